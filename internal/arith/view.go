@@ -1,0 +1,182 @@
+package arith
+
+// View is a state as a limit sees it at one time. Its methods change the State it was opened on.
+type View struct {
+	lim   *Limit
+	st    *State
+	wall  int64 // the store's clock
+	now   int64 // the row's clock: never before its last change
+	used  int64 // Window, Counter, Budget: what counts now
+	level int64 // Bucket: level now, in the limit's unit
+	base  int64 // Bucket: the tick from which refill goes on
+	end   int64 // Counter, Budget: end of the open window or period
+	open  bool  // Counter, Budget: one is open; Bucket: not full
+	dirty bool  // st was changed
+}
+
+// Changed reports whether the state was changed and has to be kept. One whose Expires is 0 then has to be removed.
+func (v *View) Changed() bool { return v.dirty }
+
+// Open is the view of st as lim sees it at now. It reports false for a Budget whose Bounds do not hold now.
+func Open(st *State, lim *Limit, now int64) (v View, ok bool) {
+	// Returned by value: through a pointer, st and lim would escape to the heap.
+	v = View{lim: lim, st: st, wall: now, now: now}
+	switch lim.Kind {
+	case Bucket:
+		v.openBucket()
+	case Window:
+		v.openWindow()
+	case Counter:
+		v.openCounter()
+	case Budget:
+		return v, v.openBudget()
+	}
+	return v, true
+}
+
+// Fits reports whether cost may be charged now.
+func (v *View) Fits(cost int64) bool { return v.FitsTimes(cost, 1) == 1 }
+
+// FitsTimes answers how many of times charges of cost may be made now, one after the other.
+func (v *View) FitsTimes(cost, times int64) int64 {
+	if cost == 0 {
+		if v.Used() <= v.lim.Size {
+			return times
+		}
+		return 0
+	}
+	if cost > v.lim.Size {
+		return 0
+	}
+	if v.lim.Kind == Bucket {
+		if v.level <= 0 {
+			return 0
+		}
+		return min(times, v.level/(cost*v.lim.Unit))
+	}
+	room := v.lim.Size - v.used
+	if room < cost {
+		return 0
+	}
+	return min(times, room/cost)
+}
+
+// Charge adds cost, which fits, to the state. A cost of 0 changes nothing.
+func (v *View) Charge(cost int64) {
+	if cost == 0 {
+		return
+	}
+	v.dirty = true
+	switch v.lim.Kind {
+	case Bucket:
+		v.chargeBucket(cost)
+	case Window:
+		v.chargeWindow(cost)
+	case Counter, Budget:
+		v.setCount(v.used + cost)
+	}
+}
+
+// Used is what counts against the limit, rounded up; below zero only for a Counter.
+func (v *View) Used() int64 {
+	if v.lim.Kind == Bucket {
+		return v.lim.Size - floorDiv(v.level, v.lim.Unit)
+	}
+	return v.used
+}
+
+// Answer is the decision on cost, given whether it was (or would be) allowed.
+func (v *View) Answer(cost int64, allowed bool) Answer {
+	a := Answer{Allowed: allowed, Never: cost > v.lim.Size, Used: max(0, min(v.Used(), Max)), ResetAt: v.ResetAt()}
+	if !allowed {
+		a.RetryAfter = min(max(v.retryAfter(cost, a.Never), 1), Century)
+	}
+	return a
+}
+
+// ResetAt is when the limit is unused again if nothing more is taken.
+func (v *View) ResetAt() int64 {
+	at := v.wall
+	switch v.lim.Kind {
+	case Bucket:
+		if v.level < v.cap() {
+			at = v.refilledAt(v.cap())
+		}
+	case Window:
+		at = v.lastUseOver()
+	case Counter, Budget:
+		at = v.end
+	}
+	return min(max(at, v.wall), v.wall+Century)
+}
+
+func (v *View) retryAfter(cost int64, never bool) int64 {
+	switch v.lim.Kind {
+	case Bucket:
+		switch {
+		case !never:
+			return v.refilledAt(cost*v.lim.Unit) - v.wall
+		case v.lim.Size == 0:
+			return v.lim.Span
+		}
+		return v.ticks(ceilDiv(v.cap(), v.lim.Gain)) * v.lim.Tick
+	case Window:
+		if never {
+			return v.lim.Span
+		}
+		return v.roomAt(cost) - v.wall
+	}
+	return v.end - v.wall
+}
+
+// Refund gives back n of what was charged at the given time and answers how much went back.
+func (v *View) Refund(n, at int64) (given int64) {
+	if n == 0 || !exists(v.st, v.now) || at < v.st.Since {
+		return 0
+	}
+	switch v.lim.Kind {
+	case Bucket:
+		return v.refundBucket(n)
+	case Window:
+		given = v.refundWindow(n, at)
+		v.dirty = given > 0
+		return given
+	}
+	if !v.open || v.used <= 0 {
+		return 0
+	}
+	given = min(n, v.used)
+	v.setCount(v.used - given)
+	v.dirty = true
+	return given
+}
+
+// Reset forgets the state. What is left only remembers, for a microsecond, that charges up to now are not given back.
+func (v *View) Reset() {
+	st := v.st
+	if !exists(st, v.now) {
+		return
+	}
+	since := max(v.now, st.Since) // v.now: a window's uses may be ahead of the store's clock
+	if v.lim.Kind == Bucket && st.Stamp >= since+v.lim.Tick {
+		since = st.Stamp // so may a bucket's last change
+	}
+	*st = State{Since: since + 1, Expires: since + 1}
+	v.dirty = true
+}
+
+// Forget is Reset without the limit: nothing is known but the state itself.
+func (st *State) Forget(now int64) {
+	if !exists(st, now) {
+		*st = State{Uses: st.Uses[:0]}
+		return
+	}
+	since := max(now, st.Since)
+	if n := len(st.Uses); n > 0 {
+		since = max(since, st.Uses[n-1].At)
+	}
+	if st.Unit > 0 {
+		since = max(since, min(st.Stamp, now+maxTick))
+	}
+	*st = State{Since: since + 1, Expires: since + 1}
+}
