@@ -1,0 +1,225 @@
+package ration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/calendar"
+)
+
+// A Limiter decides on a store. Its methods are safe for concurrent use, and return by the end of their context; if that
+// has no deadline, each store call ends after Options.Timeout.
+type Limiter struct {
+	store     driver.Store
+	info      driver.Info
+	opts      Options
+	namespace string // escaped
+	err       error  // what is wrong with the options
+
+	plans plans
+	calls sync.Pool // of *call
+	lines lines
+
+	closed   atomic.Bool
+	done     chan struct{}
+	inFlight sync.RWMutex // held for reading by calls to a store that is not Instant
+}
+
+// call is a transaction of one op, reused.
+type call struct {
+	txn   driver.Txn
+	ops   [1]driver.Op
+	batch [1]*driver.Txn
+}
+
+// New makes a Limiter that owns store: Close closes it. nil options are the defaults; options that are invalid make every
+// verb answer ErrInvalidLimit or ErrInvalidKey with the reason.
+//
+// New logs one warning if production is stated (Options.Production, or RATION_ENV=production) and the store is one that
+// each process keeps for itself.
+func New(store driver.Store, opts *Options) *Limiter {
+	l := &Limiter{store: store, info: store.Info(), done: make(chan struct{})}
+	if opts != nil {
+		l.opts = *opts
+	}
+	if l.opts.OnError == 0 {
+		l.opts.OnError = DenyOnError
+	}
+	if l.opts.Timeout <= 0 {
+		l.opts.Timeout = 5 * time.Second
+	}
+	switch {
+	case len(l.opts.Namespace) > maxNamespace:
+		l.err = invalidf(ErrInvalidKey, "a namespace of %d bytes is longer than %d", len(l.opts.Namespace), maxNamespace)
+	case l.opts.KeySecret != nil && len(l.opts.KeySecret) < minSecret:
+		l.err = invalidf(ErrInvalidKey, "a key secret of %d bytes is shorter than %d", len(l.opts.KeySecret), minSecret)
+	case l.opts.OnError > LocalOnError:
+		l.err = invalidf(ErrInvalidLimit, "an unknown OnError in the options")
+	}
+	l.namespace = escapeNamespace(l.opts.Namespace)
+	l.plans.spaces = map[string]string{}
+	l.plans.calendars = map[calendar.Spec]*calendar.Calendar{}
+	l.lines.byKey = map[driver.Key]*line{}
+	l.calls.New = func() any {
+		c := new(call)
+		c.batch[0] = &c.txn
+		return c
+	}
+	l.warn()
+	return l
+}
+
+const (
+	maxNamespace = 256
+	minSecret    = 16
+)
+
+func (l *Limiter) warn() {
+	if l.info.Scope != driver.Process || !l.opts.Production && os.Getenv("RATION_ENV") != "production" {
+		return
+	}
+	log := l.opts.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	log.Warn("ration: counts are kept by this process alone; with more than one process each admits the whole limit. "+
+		"Use a store they share: sqlitestore on one machine, pgstore or redisstore on several, or the client of a ration server",
+		"store", l.info.Kind)
+}
+
+// Close closes the store, after the calls under way. Calls of Wait end with ErrClosed, and so do later calls. A second
+// Close does nothing.
+func (l *Limiter) Close() error {
+	if !l.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	close(l.done)
+	l.inFlight.Lock()
+	defer l.inFlight.Unlock()
+	return l.store.Close()
+}
+
+// now is the caller's clock; not what decides, unless it is injected.
+func (l *Limiter) now() driver.Micros {
+	if l.opts.Clock != nil {
+		return driver.MicrosOf(l.opts.Clock())
+	}
+	return driver.MicrosOf(time.Now())
+}
+
+// apply has t decided, and answers t's own error as well. ps are the plans of its ops.
+func (l *Limiter) apply(ctx context.Context, batch []*driver.Txn, ps ...*plan) error {
+	err := l.send(ctx, batch)
+	t := batch[0]
+	if err == nil && errors.Is(t.Err, driver.ErrClock) {
+		// The store's clock is in another period than ours. Ask again, from its time.
+		for i := range t.Ops {
+			t.Ops[i].Result = driver.Result{}
+			if p := ps[i]; p.cal != nil {
+				t.Ops[i].Bounds = p.boundsAt(t.At)
+			}
+		}
+		t.Err, t.Allowed = nil, false
+		err = l.send(ctx, batch)
+	}
+	if err == nil {
+		err = t.Err
+	}
+	if err != nil && t.Verb != driver.Peek {
+		return unknown(err)
+	}
+	return err
+}
+
+// send makes one store call.
+func (l *Limiter) send(ctx context.Context, batch []*driver.Txn) error {
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return notSent(err)
+	}
+	if l.opts.Clock != nil {
+		now := l.now()
+		if now < 1 || now > driver.MaxNow {
+			return notSent(invalidf(ErrInvalidTime, "Options.Clock answers %v; it must be after 1970 and before 2155", now.Time()))
+		}
+		batch[0].Now = now
+	}
+	if l.info.Instant {
+		return l.store.Apply(ctx, batch)
+	}
+	l.inFlight.RLock()
+	defer l.inFlight.RUnlock()
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.opts.Timeout)
+		defer cancel()
+	}
+	return l.store.Apply(ctx, batch)
+}
+
+// afterCancel is for calls that give back: they run although ctx is done, for a bounded time.
+func (l *Limiter) afterCancel(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx = context.WithoutCancel(ctx)
+	if l.info.Instant {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, giveBackTime)
+}
+
+// giveBackTime is how long Refund may outlive its context.
+const giveBackTime = 5 * time.Second
+
+// failed applies the outage policy to err of a decision on p.
+func (l *Limiter) failed(ctx context.Context, err error, ps ...*plan) (Decision, error) {
+	if !outage(ctx, err) {
+		return Decision{}, err
+	}
+	for _, p := range ps {
+		if p.id.onError != AllowOnError && (p.id.onError != 0 || l.opts.OnError != AllowOnError) {
+			return Decision{}, err
+		}
+	}
+	p := ps[0]
+	return Decision{Allowed: true, Degraded: true, Name: p.id.name, Limit: p.id.size, At: l.now().Time()}, nil
+}
+
+// outage reports whether err is the store's trouble, not the caller's.
+func outage(ctx context.Context, err error) bool {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return false
+	}
+	for _, own := range []error{ErrInvalidKey, ErrInvalidLimit, ErrInvalidCost, ErrInvalidTime, ErrInvalidID, ErrUnsupported, ErrOverflow,
+		ErrCrossGroup, ErrClosed, ErrIDReused, ErrEnded} {
+		if errors.Is(err, own) {
+			return false
+		}
+	}
+	return true
+}
+
+func checkCost(cost int64) error {
+	if cost < 0 || cost > MaxCount {
+		return invalidf(ErrInvalidCost, "a cost of %d is not between 0 and 2^53 − 1", cost)
+	}
+	return nil
+}
+
+// need is ErrUnsupported unless the store has cap.
+func (l *Limiter) need(cap driver.Caps, what string) error {
+	if l.info.Caps.Has(cap) {
+		return nil
+	}
+	return fmt.Errorf("%w: the %s store has no %s", ErrUnsupported, l.info.Kind, what)
+}

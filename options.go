@@ -1,0 +1,67 @@
+package ration
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Options of a Limiter. The zero value, and a nil pointer, are the defaults.
+type Options struct {
+	// Namespace keeps applications on one store apart. At most 256 bytes, any.
+	Namespace string
+	// KeySecret, if set, makes stores see HMAC-SHA-256 of key and group instead of the keys themselves.
+	KeySecret []byte
+	// OnError is for limits that do not say; default DenyOnError.
+	OnError OnError
+	// Timeout of each store call under a context without deadline; default 5 s. Wait lasts as long as its context.
+	Timeout time.Duration
+	// Clock decides instead of the store's clock, for tests and replay. It must be later than 1970 and before 2155.
+	Clock func() time.Time
+	// OneGroup refuses lists whose keys are not of one group, as Redis Cluster would, on any store.
+	OneGroup bool
+	// Observer is told of what happens.
+	Observer *Observer
+	// Production says that this is not a test: New then warns about a store that one process keeps for itself. The
+	// environment RATION_ENV=production says the same.
+	Production bool
+	// Logger gets New's warning; default slog.Default().
+	Logger *slog.Logger
+}
+
+// OnError says what to do when the store could not tell: it is slow, dead or full. Bad input is always an error.
+type OnError uint8
+
+// The policies for errors.
+const (
+	DenyOnError  OnError = iota + 1 // the error is returned; nothing is allowed
+	AllowOnError                    // allowed, with Decision.Degraded and no error
+	LocalOnError                    // a share of the limit in memory; not yet: ErrUnsupported
+)
+
+// String is "deny", "allow" or "local".
+func (o OnError) String() string {
+	switch o {
+	case DenyOnError:
+		return "deny"
+	case AllowOnError:
+		return "allow"
+	case LocalOnError:
+		return "local"
+	}
+	return "unset"
+}
+
+// An Observer is a set of functions, each may be nil. They are called on the caller's path: be quick. They never see keys.
+type Observer struct {
+	// Decided is called once for each call of a verb, with its answer.
+	Decided func(ctx context.Context, e Event)
+}
+
+// Event is one call of a verb.
+type Event struct {
+	Verb     string // "take", "peek", "wait", "refund", "reset", "forget", "hit", "take-all"
+	Decision Decision
+	Err      error
+	Duration time.Duration
+}

@@ -1,0 +1,198 @@
+package ration
+
+import (
+	"context"
+	"time"
+
+	"github.com/ration-go/ration/driver"
+)
+
+// Take charges cost against limit for key, all or nothing, and does not block: a refusal is a Decision that says when to
+// come back. A refused call changes nothing.
+//
+// Cost 0 is a question that charges nothing: it passes as long as Used ≤ Limit, so also when nothing is left. To ask
+// whether there is room for one more, Peek with cost 1.
+func (l *Limiter) Take(ctx context.Context, key Key, limit Limit, cost int64) (Decision, error) {
+	return l.observed(ctx, driver.Take, "take", key, limit, cost)
+}
+
+// Peek answers what Take would, and changes nothing: it makes no state, starts no window and moves no expiry.
+func (l *Limiter) Peek(ctx context.Context, key Key, limit Limit, cost int64) (Decision, error) {
+	return l.observed(ctx, driver.Peek, "peek", key, limit, cost)
+}
+
+func (l *Limiter) observed(ctx context.Context, verb driver.Verb, name string, key Key, limit Limit, cost int64) (Decision, error) {
+	if l.opts.Observer == nil || l.opts.Observer.Decided == nil {
+		return l.decide(ctx, verb, key, limit, cost)
+	}
+	start := time.Now()
+	d, err := l.decide(ctx, verb, key, limit, cost)
+	l.observe(ctx, name, start, d, err)
+	return d, err
+}
+
+func (l *Limiter) observe(ctx context.Context, verb string, start time.Time, d Decision, err error) {
+	if o := l.opts.Observer; o != nil && o.Decided != nil {
+		o.Decided(ctx, Event{Verb: verb, Decision: d, Err: err, Duration: time.Since(start)})
+	}
+}
+
+// prepare checks what all verbs on one key check.
+func (l *Limiter) prepare(key Key, limit Limit) (*plan, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	p, err := l.plan(limit)
+	if err != nil {
+		return nil, err
+	}
+	return p, key.check()
+}
+
+func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit Limit, cost int64) (d Decision, err error) {
+	p, err := l.prepare(key, limit)
+	if err != nil {
+		return d, err
+	}
+	if err := checkCost(cost); err != nil {
+		return d, err
+	}
+	c := l.calls.Get().(*call)
+	defer l.calls.Put(c)
+	l.one(c, verb, p, key, cost)
+	if err := l.apply(ctx, c.batch[:], p); err != nil {
+		return l.failed(ctx, err, p)
+	}
+	d.fill(p.id.name, &c.ops[0], c.txn.At)
+	return d, nil
+}
+
+// one makes c a transaction of one op.
+func (l *Limiter) one(c *call, verb driver.Verb, p *plan, key Key, cost int64) {
+	c.txn = driver.Txn{Verb: verb, Ops: c.ops[:]}
+	l.ready(&c.ops[0], p, key, cost)
+}
+
+// Refund gives back n of what was charged at the given time (Decision.At of the Take), and answers how much went back:
+// only into the state that was charged. If its window has ended, its period has turned, the bucket has been full since, or
+// it was reset, that is 0. A count never goes below 0 by it.
+//
+// The zero time is ErrInvalidTime. Refund runs although ctx is done, for at most 5 s.
+func (l *Limiter) Refund(ctx context.Context, key Key, limit Limit, n int64, at time.Time) (given int64, err error) {
+	start := l.start()
+	var d Decision
+	d, given, err = l.refund(ctx, key, limit, n, at)
+	l.observe(ctx, "refund", start, d, err)
+	return given, err
+}
+
+func (l *Limiter) refund(ctx context.Context, key Key, limit Limit, n int64, at time.Time) (d Decision, given int64, err error) {
+	p, err := l.prepare(key, limit)
+	if err != nil {
+		return d, 0, err
+	}
+	if err := checkCost(n); err != nil {
+		return d, 0, err
+	}
+	then := driver.MicrosOf(at)
+	if at.IsZero() || then < 1 || then > driver.MaxNumber {
+		return d, 0, invalidf(ErrInvalidTime, "give Refund the Decision.At of the Take; %v is not one", at)
+	}
+	ctx, cancel := l.afterCancel(ctx)
+	defer cancel()
+	c := l.calls.Get().(*call)
+	defer l.calls.Put(c)
+	l.one(c, driver.Refund, p, key, n)
+	c.ops[0].At = then
+	if err := l.apply(ctx, c.batch[:], p); err != nil {
+		return d, 0, err
+	}
+	l.lines.wake(c.ops[0].Key)
+	r := &c.ops[0].Result
+	d = Decision{Allowed: true, Name: p.id.name, Limit: p.id.size, Used: r.Used, Remaining: max(0, p.id.size-r.Used), At: c.txn.At.Time()}
+	return d, r.Given, nil
+}
+
+// Reset forgets what was counted for key under limit. Charges made before are not given back by a later Refund.
+func (l *Limiter) Reset(ctx context.Context, key Key, limit Limit) error {
+	start := l.start()
+	p, err := l.prepare(key, limit)
+	d := Decision{}
+	if err == nil {
+		d.Name, d.Limit = p.id.name, p.id.size
+		err = l.wipe(ctx, driver.Reset, p, key)
+	}
+	d.Allowed = err == nil
+	l.observe(ctx, "reset", start, d, err)
+	return err
+}
+
+// Forget forgets all that was counted for key, of every kind and rule of this namespace and group.
+func (l *Limiter) Forget(ctx context.Context, key Key) error {
+	start := l.start()
+	err := l.need(driver.CapForget, "Forget")
+	if err == nil {
+		err = key.check()
+	}
+	if l.err != nil {
+		err = l.err
+	}
+	if err == nil {
+		err = l.wipe(ctx, driver.Forget, &plan{op: driver.Op{Key: driver.Key{Space: l.namespace + "|"}}}, key)
+	}
+	l.observe(ctx, "forget", start, Decision{Allowed: err == nil}, err)
+	return err
+}
+
+func (l *Limiter) wipe(ctx context.Context, verb driver.Verb, p *plan, key Key) error {
+	c := l.calls.Get().(*call)
+	defer l.calls.Put(c)
+	l.one(c, verb, p, key, 0)
+	if err := l.apply(ctx, c.batch[:], p); err != nil {
+		return err
+	}
+	if verb == driver.Forget {
+		l.lines.wakeAll(c.ops[0].Key)
+	} else {
+		l.lines.wake(c.ops[0].Key)
+	}
+	return nil
+}
+
+// Hit adds n to the counter of key, and answers the count after it and how long its window still lasts. If no window is
+// open, one of the given length opens and starts at n; an open window keeps its end, whatever window says. n = 0 reads: it
+// opens nothing and answers 0 and the whole window if none is open.
+//
+// A negative n takes back, and is not clamped: with no window open it starts one below zero. A bare counter cannot know
+// which window a charge belonged to; Refund knows, and never does this. A window is 1 ms to 87 660 h.
+func (l *Limiter) Hit(ctx context.Context, key Key, window time.Duration, n int64) (count int64, left time.Duration, err error) {
+	start := l.start()
+	count, left, err = l.hit(ctx, key, window, n)
+	l.observe(ctx, "hit", start, Decision{Allowed: err == nil, Used: max(0, count), ResetAfter: left}, err)
+	return count, left, err
+}
+
+func (l *Limiter) hit(ctx context.Context, key Key, window time.Duration, n int64) (int64, time.Duration, error) {
+	p, err := l.prepare(key, FixedWindow{Window: window})
+	if err != nil {
+		return 0, 0, err
+	}
+	if n > MaxCount || n < -MaxCount {
+		return 0, 0, invalidf(ErrInvalidCost, "%d is not within ±(2^53 − 1)", n)
+	}
+	c := l.calls.Get().(*call)
+	defer l.calls.Put(c)
+	l.one(c, driver.Hit, p, key, n)
+	if err := l.apply(ctx, c.batch[:], p); err != nil {
+		return 0, 0, err
+	}
+	return c.ops[0].Result.Used, (c.ops[0].Result.ResetAt - c.txn.At).Duration(), nil
+}
+
+// start is the time if somebody wants to know.
+func (l *Limiter) start() (t time.Time) {
+	if l.opts.Observer != nil {
+		t = time.Now()
+	}
+	return t
+}
