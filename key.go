@@ -104,3 +104,9 @@ type Charge struct {
 	limit Limit
 	cost  int64
 }
+
+// String is always the same text: keys are personal data and often secrets, so they do not get into logs by accident.
+func (k Key) String() string { return "ration.Key(hidden)" }
+
+// GoString is the same as String.
+func (k Key) GoString() string { return k.String() }
