@@ -1,0 +1,93 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// schemaVersion is what this package writes into ration_meta. A version that only adds to a file keeps the number.
+const schemaVersion = 1
+
+// The expiry stands before the blob, so that a sweep need not read the pages of long blobs. There is no index on it: each
+// charge moves it, and would write twice as many pages; a sweep walks the primary key instead.
+var schema = [...]string{
+	`CREATE TABLE ration_meta (
+		name  TEXT PRIMARY KEY,
+		value INTEGER NOT NULL
+	) STRICT, WITHOUT ROWID`,
+
+	// id stands for the name in the keys of ration_states. It is at least 1, and no row is ever deleted or changed.
+	`CREATE TABLE ration_spaces (
+		id   INTEGER PRIMARY KEY,
+		name TEXT NOT NULL UNIQUE
+	) STRICT`,
+
+	// expires is in µs on the time line of the clock that decided last; expires + lag is on the server's clock, and lag is
+	// 0 if that was the clock.
+	`CREATE TABLE ration_states (
+		key     BLOB PRIMARY KEY,
+		expires INTEGER NOT NULL,
+		lag     INTEGER NOT NULL,
+		state   BLOB NOT NULL
+	) STRICT, WITHOUT ROWID`,
+
+	`INSERT INTO ration_meta (name, value) VALUES ('schema', 1), ('sweep', 0)`,
+}
+
+// prepareFile makes a new file ready and checks an old one. It fails if the file cannot be written.
+func prepareFile(ctx context.Context, c *conn) error {
+	var file string
+	if err := c.sql.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&file); err != nil {
+		return err
+	}
+	if file == "" {
+		return ErrNotShared
+	}
+	// A charge changes one leaf page, and the WAL takes whole pages: smaller pages, fewer bytes. Only a new file obeys.
+	if err := c.exec(ctx, `PRAGMA page_size = 2048`); err != nil {
+		return err
+	}
+	var mode string
+	if err := c.sql.QueryRowContext(ctx, `PRAGMA journal_mode = WAL`).Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("%w (its journal mode is %s)", ErrNotShared, mode)
+	}
+	if err := c.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	if err := migrate(ctx, c); err != nil {
+		return errors.Join(err, c.exec(ctx, `ROLLBACK`))
+	}
+	return c.exec(ctx, `COMMIT`)
+}
+
+func migrate(ctx context.Context, c *conn) error {
+	var exists bool
+	const find = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'ration_meta'`
+	if err := c.sql.QueryRowContext(ctx, find).Scan(&exists); err != nil {
+		return err
+	}
+	if !exists {
+		for _, statement := range schema {
+			if err := c.exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+	}
+	var version int
+	err := c.sql.QueryRowContext(ctx, `SELECT value FROM ration_meta WHERE name = 'schema'`).Scan(&version)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return errors.New("the table ration_meta has no row for the version of the schema")
+	case err != nil:
+		return err
+	case version > schemaVersion:
+		return fmt.Errorf("%w (schema %d, this one knows %d)", ErrSchema, version, schemaVersion)
+	}
+	// BEGIN IMMEDIATE of a file that cannot be written succeeds; only a change tells.
+	return c.exec(ctx, `UPDATE ration_meta SET value = value WHERE name = 'schema'`)
+}
