@@ -12,6 +12,7 @@ var (
 	ErrClock      error = sentinel("ration: the store's clock is outside the periods that were sent")
 	ErrIDReused   error = sentinel("ration: the id was used for another request")
 	ErrNoHold     error = sentinel("ration: no reservation of this id is known")
+	ErrAmounts    error = sentinel("ration: give one amount for each charge of the reservation; one for all only if all were equal")
 	ErrCorrupt    error = sentinel("ration: what the store holds under this key was not written by this version of ration")
 	ErrClosed     error = sentinel("ration: closed")
 )

@@ -61,32 +61,39 @@ type run struct {
 
 // cell is one op's state, as loaded and as seen by its limit.
 type cell struct {
-	key   []byte
-	lim   arith.Limit
-	state arith.State
-	view  arith.View
-	fresh bool // nothing was saved under the key
+	key     []byte
+	lim     arith.Limit
+	state   arith.State
+	view    arith.View
+	fresh   bool // nothing was saved under the key
+	bounded bool // a Budget's Bounds hold now
 }
 
 // decide fills in t. An error is one of the rows; what concerns t alone goes into t.Err.
 func (r *run) decide(t *Txn) error {
-	if t.Verb == Forget {
+	_, holds := r.rows.(HoldRows)
+	switch {
+	case t.Verb == 0 || t.Verb > Renew || !holds && (t.ID != "" || t.Verb > Forget):
+		t.Err = fmt.Errorf("%w: this store does not know verb %d, or has no holds and ids", ErrNotApplied, t.Verb)
+		return nil
+	case t.Verb == Forget:
 		return r.forget(t)
+	case t.Verb > Forget:
+		return r.end(t)
+	case t.Verb == Take && t.ID != "":
+		return r.takeOnce(t)
 	}
-	if t.ID != "" || t.Verb > Forget || t.Verb == 0 {
-		t.Err = fmt.Errorf("%w: this store has no holds and ids", ErrNotApplied)
+	if t.Verb != Peek && t.Verb != Reset && slices.ContainsFunc(t.Ops, func(op Op) bool { return op.Kind == Slots }) {
+		t.Err = fmt.Errorf("%w: slots are taken by a hold", ErrNotApplied)
 		return nil
 	}
-	cells := make([]cell, len(t.Ops))
-	for i := range t.Ops {
-		c := &cells[i]
-		if err := r.load(t, &t.Ops[i], c); err != nil || t.Err != nil {
-			return err
-		}
+	cells, err := r.open(t, t.Ops)
+	if err != nil || t.Err != nil {
+		return err
 	}
 	switch t.Verb {
 	case Take, Peek:
-		return r.take(t, cells)
+		return r.take(t, cells, 0, 0)
 	case Hit:
 		return r.hit(t, cells)
 	case Refund:
@@ -96,26 +103,31 @@ func (r *run) decide(t *Txn) error {
 	}
 }
 
-func (r *run) load(t *Txn, op *Op, c *cell) error {
-	c.key = op.Key.AppendTo(nil)
-	blob, err := r.rows.Load(c.key)
-	if err != nil {
-		return err
+// open loads the states of ops as their limits see them.
+func (r *run) open(t *Txn, ops []Op) ([]cell, error) {
+	cells := make([]cell, len(ops))
+	for i := range ops {
+		op, c := &ops[i], &cells[i]
+		c.key = op.Key.AppendTo(nil)
+		blob, err := r.rows.Load(c.key)
+		if err != nil {
+			return nil, err
+		}
+		c.fresh = blob == nil
+		if err := c.state.Decode(blob); err != nil {
+			t.Err = ErrCorrupt
+			return nil, nil
+		}
+		if err := LimitOf(op, &c.lim); err != nil {
+			t.Err = err
+			return nil, nil
+		}
+		if c.view, c.bounded = arith.Open(&c.state, &c.lim, int64(t.At)); !c.bounded && (t.Verb == Take || t.Verb == Peek) {
+			t.Err = ErrClock
+			return nil, nil
+		}
 	}
-	c.fresh = blob == nil
-	if err := c.state.Decode(blob); err != nil {
-		t.Err = ErrCorrupt
-		return nil
-	}
-	if err := LimitOf(op, &c.lim); err != nil {
-		t.Err = err
-		return nil
-	}
-	var ok bool
-	if c.view, ok = arith.Open(&c.state, &c.lim, int64(t.At)); !ok && (t.Verb == Take || t.Verb == Peek) {
-		t.Err = ErrClock
-	}
-	return nil
+	return cells, nil
 }
 
 func (r *run) save(op *Op, c *cell) error {
@@ -131,7 +143,8 @@ func (r *run) save(op *Op, c *cell) error {
 	return r.rows.Save(c.key, slices.Clone(r.blob), Micros(c.state.Expires))
 }
 
-func (r *run) take(t *Txn, cells []cell) error {
+// take decides Take and Peek. Slots go to holder until the given time.
+func (r *run) take(t *Txn, cells []cell, holder int64, until Micros) error {
 	t.Allowed = true
 	for i := range cells {
 		op, c := &t.Ops[i], &cells[i]
@@ -139,16 +152,23 @@ func (r *run) take(t *Txn, cells []cell) error {
 		op.Result.Allowed = op.Result.Times == op.times()
 		t.Allowed = t.Allowed && op.Result.Allowed
 	}
-	single := len(cells) == 1
 	for i := range cells {
 		op, c := &t.Ops[i], &cells[i]
-		if t.Verb == Take && op.Cost > 0 && (t.Allowed || single && op.Result.Times > 0) {
-			c.view.Charge(op.Cost * op.Result.Times)
-			if err := r.save(op, c); err != nil {
-				return err
+		if t.Verb == Take {
+			if !t.Allowed && len(cells) > 1 {
+				op.Result.Times = 0
 			}
-		} else if t.Verb == Take && !t.Allowed {
-			op.Result.Times = 0
+			switch cost := op.Cost * op.Result.Times; {
+			case op.Kind == Slots:
+				c.view.Hold(cost, holder, int64(until))
+			default:
+				c.view.Charge(cost)
+			}
+			if c.view.Changed() {
+				if err := r.save(op, c); err != nil {
+					return err
+				}
+			}
 		}
 		op.Result.set(c.view.Answer(op.Cost, op.Result.Allowed))
 	}

@@ -93,8 +93,10 @@ func (v *View) writeBucket(level, top int64) {
 
 // refilledAt is when the level will have reached level.
 func (v *View) refilledAt(level int64) int64 {
-	return v.ticks(v.base+v.ticks(ceilDiv(level-v.level, v.lim.Gain))) * v.lim.Tick
+	return min(v.base+v.ticks(level-v.level), Max/v.lim.Tick) * v.lim.Tick
 }
 
-// ticks bounds a number of ticks, so that they can be multiplied: no instant is later than a century after MaxNow.
-func (v *View) ticks(n int64) int64 { return min(n, Max/v.lim.Tick) }
+// ticks is how many ticks it takes to gain so many units: a century's at most, so that they can be multiplied.
+func (v *View) ticks(units int64) int64 {
+	return min(ceilDiv(units, v.lim.Gain), Century/v.lim.Tick)
+}

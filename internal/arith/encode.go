@@ -3,6 +3,8 @@ package arith
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/ration-go/ration/internal/varint"
 )
 
 // ErrCorrupt says that bytes are not a State that Append wrote.
@@ -37,32 +39,35 @@ func (st *State) Append(b []byte) []byte {
 	return b
 }
 
-// Decode sets st to what Append wrote. No bytes are the zero State. st keeps the room of its Uses.
+// Decode sets st to what Append wrote, or to the zero State beside an error. No bytes are the zero State too. st keeps the
+// room of its Uses.
 func (st *State) Decode(b []byte) error {
 	*st = State{Uses: st.Uses[:0]}
 	if len(b) == 0 {
 		return nil
 	}
-	r := reader{b: b[1:]}
+	r, known := varint.NewReader(b[1:]), true
 	switch b[0] {
 	case formPlain:
 		for _, n := range [...]*int64{&st.Level, &st.Unit, &st.Stamp, &st.Since, &st.Expires} {
-			*n = r.varint()
+			*n = r.Int()
 		}
 	case formUses:
-		st.Since, st.Expires = r.varint(), r.varint()
-		n, at := r.uvarint(), int64(0)
-		if n == 0 || n > MaxUses+1 {
-			return ErrCorrupt
+		st.Since, st.Expires = r.Int(), r.Int()
+		n, at := r.Uint(), int64(0)
+		if n == 0 || n > MaxSlots {
+			r.Fail()
+			n = 0
 		}
 		for range n {
-			at += r.varint()
-			st.Uses = append(st.Uses, Use{at, r.varint(), r.varint()})
+			at += r.Int()
+			st.Uses = append(st.Uses, Use{at, r.Int(), r.Int()})
 		}
 	default:
-		return ErrCorrupt
+		r.Fail()
 	}
-	if r.bad || len(r.b) > 0 || !st.plausible() {
+	if !known || !r.Done() || !st.plausible() {
+		*st = State{Uses: st.Uses[:0]}
 		return ErrCorrupt
 	}
 	return nil
@@ -81,29 +86,4 @@ func (st *State) plausible() bool {
 		}
 	}
 	return st.Unit >= 0 && st.Stamp >= 0
-}
-
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) varint() int64 {
-	n, size := binary.Varint(r.b)
-	return n * int64(r.skip(size))
-}
-
-func (r *reader) uvarint() uint64 {
-	n, size := binary.Uvarint(r.b)
-	return n * uint64(r.skip(size))
-}
-
-// skip passes over size bytes, and answers 0 if there was no number.
-func (r *reader) skip(size int) int {
-	if size <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[size:]
-	return 1
 }

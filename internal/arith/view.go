@@ -30,9 +30,14 @@ func Open(st *State, lim *Limit, now int64) (v View, ok bool) {
 		v.openCounter()
 	case Budget:
 		return v, v.openBudget()
+	case Slots:
+		v.openSlots()
 	}
 	return v, true
 }
+
+// Running reports whether a window or period is open: a charge then needs no Bounds.
+func (v *View) Running() bool { return v.open }
 
 // Fits reports whether cost may be charged now.
 func (v *View) Fits(cost int64) bool { return v.FitsTimes(cost, 1) == 1 }
@@ -106,6 +111,8 @@ func (v *View) ResetAt() int64 {
 		at = v.lastUseOver()
 	case Counter, Budget:
 		at = v.end
+	case Slots:
+		at = v.lastFree()
 	}
 	return min(max(at, v.wall), v.wall+Century)
 }
@@ -119,14 +126,39 @@ func (v *View) retryAfter(cost int64, never bool) int64 {
 		case v.lim.Size == 0:
 			return v.lim.Span
 		}
-		return v.ticks(ceilDiv(v.cap(), v.lim.Gain)) * v.lim.Tick
+		return v.ticks(v.cap()) * v.lim.Tick
 	case Window:
 		if never {
 			return v.lim.Span
 		}
 		return v.roomAt(cost) - v.wall
+	case Slots:
+		if never {
+			return v.lim.Span
+		}
+		return v.freeAt(cost) - v.wall
 	}
 	return v.end - v.wall
+}
+
+// Debit charges n whether it fits or not: what was used is counted. It stops at what a State can hold. Not for Slots.
+func (v *View) Debit(n int64) {
+	if n == 0 {
+		return
+	}
+	v.dirty = true
+	switch v.lim.Kind {
+	case Bucket:
+		if most := v.level - v.floor(); n > most/v.lim.Unit {
+			v.writeBucket(v.floor(), v.level)
+		} else {
+			v.chargeBucket(n)
+		}
+	case Window:
+		v.chargeWindow(n)
+	case Counter, Budget:
+		v.setCount(min(v.used+n, Max))
+	}
 }
 
 // Refund gives back n of what was charged at the given time and answers how much went back.
@@ -157,12 +189,13 @@ func (v *View) Reset() {
 	if !exists(st, v.now) {
 		return
 	}
-	since := max(v.now, st.Since) // v.now: a window's uses may be ahead of the store's clock
-	if v.lim.Kind == Bucket && st.Stamp >= since+v.lim.Tick {
-		since = st.Stamp // so may a bucket's last change
+	tick := int64(0)
+	if v.lim.Kind == Bucket {
+		tick = v.lim.Tick
 	}
-	*st = State{Since: since + 1, Expires: since + 1}
-	v.dirty = true
+	if st.forget(v.now, tick) { // v.now: a window's uses may be ahead of the store's clock
+		v.dirty = true
+	}
 }
 
 // Forget is Reset without the limit: nothing is known but the state itself.
@@ -171,12 +204,26 @@ func (st *State) Forget(now int64) {
 		*st = State{Uses: st.Uses[:0]}
 		return
 	}
-	since := max(now, st.Since)
 	if n := len(st.Uses); n > 0 {
-		since = max(since, st.Uses[n-1].At)
+		now = max(now, st.Uses[n-1].At)
 	}
-	if st.Unit > 0 {
-		since = max(since, min(st.Stamp, now+maxTick))
+	st.forget(now, maxTick)
+}
+
+// forget leaves only that the state runs since after its last change, which may be ahead of now: a charge before is not
+// given back. tick is at least that of a bucket, whose Stamp is exact to a tick.
+func (st *State) forget(now, tick int64) bool {
+	if st.Unit == 0 && st.Stamp == 0 && len(st.Uses) == 0 {
+		return false // it is forgotten: to move Since on would forget what comes next, under a clock that stands
 	}
-	*st = State{Since: since + 1, Expires: since + 1}
+	since := now + 1
+	if st.Since > since {
+		since = st.Since + 1
+	}
+	if st.Unit > 0 && st.Stamp >= now+tick {
+		since = max(since, st.Stamp+tick)
+	}
+	since = min(since, Max)
+	*st = State{Since: since, Expires: since}
+	return true
 }

@@ -24,7 +24,13 @@ func (v *View) openWindow() {
 	if n := len(st.Uses); n > 0 {
 		v.now = max(v.now, st.Uses[n-1].At)
 	}
-	for _, u := range st.Uses {
+	v.count()
+}
+
+// count sums up what counts now.
+func (v *View) count() {
+	v.used = 0
+	for _, u := range v.st.Uses {
 		if v.until(u) > v.now {
 			v.used = min(v.used+u.Cost, Max)
 		}
@@ -98,12 +104,7 @@ func (v *View) chargeWindow(cost int64) {
 		}
 		st.Uses = joinUses(st.Uses)
 	}
-	v.used = 0
-	for _, u := range st.Uses {
-		if v.until(u) > v.now {
-			v.used = min(v.used+u.Cost, Max)
-		}
-	}
+	v.count()
 	v.setWindowExpiry()
 }
 
@@ -118,7 +119,7 @@ func (v *View) setWindowExpiry() {
 		*st = State{Uses: st.Uses} // nothing is left to remember
 	}
 	for i, u := range st.Uses {
-		if end := u.At + u.Window; i == 0 || end > st.Expires {
+		if end := min(u.At+u.Window, Max); i == 0 || end > st.Expires {
 			st.Expires = end
 		}
 	}
@@ -144,18 +145,18 @@ func joinUses(uses []Use) []Use {
 func (v *View) refundWindow(n, at int64) (given int64) {
 	w := v.lim.Span
 	if at+w <= v.now {
-		return 0
+		return 0 // not left to the uses: one at or after that time may be another's
 	}
 	uses := v.st.Uses
 	for i := range uses {
 		if u := &uses[i]; u.Window == w && u.At >= at {
 			given = min(n, u.Cost)
 			u.Cost -= given
-			v.used = max(0, v.used-given)
 			if u.Cost == 0 {
-				v.st.Uses = append(uses[:i], uses[i+1:]...)
+				v.st.Uses = slices.Delete(uses, i, i+1)
 				v.setWindowExpiry()
 			}
+			v.count()
 			return given
 		}
 	}
