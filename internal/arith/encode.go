@@ -46,7 +46,7 @@ func (st *State) Decode(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	r, known := varint.NewReader(b[1:]), true
+	r := varint.NewReader(b[1:])
 	switch b[0] {
 	case formPlain:
 		for _, n := range [...]*int64{&st.Level, &st.Unit, &st.Stamp, &st.Since, &st.Expires} {
@@ -66,7 +66,7 @@ func (st *State) Decode(b []byte) error {
 	default:
 		r.Fail()
 	}
-	if !known || !r.Done() || !st.plausible() {
+	if !r.Done() || !st.plausible() {
 		*st = State{Uses: st.Uses[:0]}
 		return ErrCorrupt
 	}
