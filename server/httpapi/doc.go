@@ -1,0 +1,91 @@
+// Package httpapi is the HTTP/JSON API of a ration server, as a handler: limits decided over the network, for programs in
+// any language. The document of OpenAPI at GET /openapi.json says the same for machines.
+//
+//	$ curl --json '{"key": "alice", "limit": "bucket 10/1m burst 20"}' http://127.0.0.1:7531/v1/take
+//	{"allowed":true,"never":false,"degraded":false,"name":"","limit":20,"used":1,"remaining":19,
+//	 "retry_after_ms":0,"reset_after_ms":6000,"at_us":1767225600000000}
+//
+// # Endpoints
+//
+//	POST /v1/take       charge a limit, or refuse                    a decision
+//	POST /v1/peek       answer as take would, and change nothing     a decision
+//	POST /v1/take-all   charge several limits, all or none           a decision, with index and each
+//	POST /v1/refund     give back what a take charged                {"given": 1}
+//	POST /v1/reset      forget what was counted for a key and limit  {"done": true}
+//	POST /v1/forget     forget all that was counted for a key        {"done": true}
+//	POST /v1/hit        add to a bare counter                        {"count": 3, "left_ms": 60000}
+//	POST /v1/apply      a driver batch, for package client           see internal/wire
+//	GET  /v1/limits     the named limits                             {"limits": [{"name": "chat", "limit": "bucket 10/1m burst 20"}]}
+//	GET  /healthz       whether the store answers                    {"status": "ok", "version": "…"}
+//	GET  /openapi.json  this, for machines
+//
+// A body is one JSON object, sent as application/json, of at most 64 KiB.
+//
+// # Key
+//
+// Who is counted is given in one of two fields:
+//
+//	"key": "alice"                  text
+//	"key": ["award", "123", "456"]  parts; different lists are different keys, whatever the parts hold
+//	"key": null                     the count that everybody shares
+//	"key_base64": "/wA="            a key of any bytes, or a list of such parts
+//
+// A key is 1 to 1024 bytes in all, and no part is empty: leave out what is absent. "group": "acme" places keys together on
+// a cluster, and is part of the key.
+//
+// # Limit
+//
+//	"limit": "chat"                                   a limit with a name, from the server's configuration
+//	"limit": "bucket 10/1m burst 20"                  a limit's text
+//	"limit": "bucket 10/1m burst 20", "name": "chat"  the same under a name: limits of different names never share a count
+//
+// The texts are those of ration.ParseLimit: "bucket 10/1m burst 20", "sliding 3/24h" ("sliding 24h" is one in 24h),
+// "fixed 100/1m", "budget 5000000/month Europe/Berlin from day 15 06:00".
+//
+// # Other fields
+//
+//	take, peek, each of take-all's "charges"   "cost": 1         what is charged; default 1. 0 asks, and charges nothing
+//	refund                                     "cost": 1         what goes back; default 1
+//	                                           "at_us": …        at_us of the decision that charged
+//	hit                                        "window_ms": …    how long a window lasts that this call opens
+//	                                           "n": 1            what is added; default 1. 0 reads, less takes back
+//
+// # Decision
+//
+//	allowed         it was charged (take), or would have been (peek)
+//	never           the cost is greater than the limit: it can never pass
+//	degraded        the store could not tell, and the limit's policy is to allow then
+//	name            of the limit; "" if it has none
+//	limit           its size: burst or limit
+//	used            what counts against it after this call
+//	remaining       what is left: limit − used, at least 0
+//	retry_after_ms  how long until this cost would pass; 0 if it passed; rounded up
+//	reset_after_ms  how long until the limit is unused again, if nothing more is taken; rounded up
+//	at_us           when it was decided, by the store's clock, in microseconds since 1970 UTC
+//
+// take-all's answer is a decision about one of its charges, number index from 0: if refused, the refusal that lasts
+// longest, with the longest retry_after_ms of all; else the limit with the smallest part left. each has the decision of
+// every charge, in the order given: allowed there says that it alone would have passed.
+//
+// # Status and errors
+//
+// A decision is status 200, allowed or not. Any other status is an error: it could not be told. Its body is
+// application/problem+json with a stable code, a detail that says what to do, and charged: "no" if surely nothing was
+// charged, else "unknown". pointer and offset say which part of the body was wrong.
+//
+//	400  invalid_json invalid_unicode invalid_number unknown_field duplicate_field missing_field wrong_type
+//	     invalid_key invalid_limit unknown_limit invalid_cost invalid_time cross_group unexpected_query incomplete_body
+//	404  not_found
+//	405  method_not_allowed, with the header Allow
+//	409  overflow (a count would pass 2^53 − 1)
+//	413  body_too_large
+//	415  unsupported_media_type
+//	500  corrupt (the store holds something else under this key)
+//	501  unsupported (the store cannot do this)
+//	503  unavailable, full, overloaded, closed: nothing was charged, try again later; with the header Retry-After
+//	504  outcome_unknown: it may have been charged, so a blind repetition may charge twice
+//
+// Input is read strictly, and what is not exactly right charges nothing: unknown, mistyped and doubled fields, numbers
+// that are not whole or are written with a point or an exponent or are beyond ±(2^53 − 1), text that is not UTF-8 or has
+// lone surrogates, anything after the object, a query in the URL. Keys are in no error and no log.
+package httpapi

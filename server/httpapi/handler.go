@@ -1,0 +1,203 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/strictjson"
+	"github.com/ration-go/ration/internal/wire"
+)
+
+// Options of the handler. The zero value, and a nil pointer, are the defaults.
+type Options struct {
+	// Limits are those that requests can name. Each has a name of its own.
+	Limits []ration.Rule
+	// Logger is told of the store's trouble, without keys; default slog.Default().
+	Logger *slog.Logger
+	// Version is shown by /healthz.
+	Version string
+	// Timeout of what the handler asks the store itself (apply, healthz); default 5 s. The Limiter has its own.
+	Timeout time.Duration
+}
+
+// MaxBody is the greatest length of a request's body in bytes, but for /v1/apply, where it is 4 MiB.
+const MaxBody = 64 << 10
+
+// New makes the handler of the API on l, which decides, and store, which is l's own and takes the batches of package
+// client. It fails if a limit has no name, a name that another one has, or is invalid.
+//
+// The handler is safe for concurrent use. Close l only when no request is under way any more. Requests end with their
+// context; time limits of connections, and who may connect, are the server's matter. Its idle connections should live for
+// at least two minutes, longer than those of package client.
+func New(l *ration.Limiter, store driver.Store, opts *Options) (http.Handler, error) {
+	if opts == nil {
+		opts = new(Options)
+	}
+	if l == nil || store == nil {
+		return nil, errors.New("httpapi: New needs a Limiter and its store")
+	}
+	h := &handler{
+		limiter: l, store: store, info: store.Info(), version: opts.Version, timeout: opts.Timeout,
+		rules: map[string]ration.Rule{}, log: failures{logger: opts.Logger, byCode: map[wire.Code]*failure{}},
+	}
+	if h.timeout <= 0 {
+		h.timeout = 5 * time.Second
+	}
+	if h.log.logger == nil {
+		h.log.logger = slog.Default()
+	}
+	for _, rule := range opts.Limits {
+		if err := rule.Validate(); err != nil {
+			return nil, fmt.Errorf("httpapi: limit %q: %w", rule.Name, err)
+		}
+		if rule.Name == "" {
+			return nil, fmt.Errorf("httpapi: the limit %q has no name", rule)
+		}
+		if _, twice := h.rules[rule.Name]; twice {
+			return nil, fmt.Errorf("httpapi: two limits have the name %q", rule.Name)
+		}
+		h.rules[rule.Name] = rule
+	}
+	h.listed = listOf(opts.Limits)
+	h.routes = h.table()
+	return h, nil
+}
+
+type handler struct {
+	limiter *ration.Limiter
+	store   driver.Store
+	info    driver.Info
+	version string
+	timeout time.Duration
+	rules   map[string]ration.Rule
+	listed  limitsAnswer
+	texts   texts
+	log     failures
+	routes  map[string]route
+}
+
+// route is what a path does.
+type route struct {
+	method  string // GET allows HEAD too
+	maxBody int
+	// run answers the body of a request: what to send, as JSON, or raw if it is a []byte.
+	run func(ctx context.Context, body []byte) (any, error)
+}
+
+func (h *handler) table() map[string]route {
+	return map[string]route{
+		"/v1/take":      post(h.take),
+		"/v1/peek":      post(h.peek),
+		"/v1/take-all":  post(h.takeAll),
+		"/v1/refund":    post(h.refund),
+		"/v1/reset":     post(h.reset),
+		"/v1/forget":    post(h.forget),
+		"/v1/hit":       post(h.hit),
+		"/v1/apply":     {http.MethodPost, wire.MaxBody, h.apply},
+		"/v1/limits":    {http.MethodGet, 0, h.limits},
+		"/healthz":      {http.MethodGet, 0, h.health},
+		"/openapi.json": {http.MethodGet, 0, h.openAPI},
+	}
+}
+
+// post is a route whose body is a T.
+func post[T any](run func(context.Context, *T) (any, error)) route {
+	return route{http.MethodPost, MaxBody, func(ctx context.Context, body []byte) (any, error) {
+		request := new(T)
+		if err := strictjson.Decode(body, request); err != nil {
+			return nil, err
+		}
+		return run(ctx, request)
+	}}
+}
+
+// ServeHTTP answers a request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rt, ok := h.routes[r.URL.Path]
+	if !ok {
+		h.fail(w, r, problem(codeNotFound, "there is nothing at this path; GET /openapi.json lists what there is"))
+		return
+	}
+	allow := rt.allow()
+	if r.Method == http.MethodOptions {
+		w.Header().Set("Allow", strings.Join(allow, ", "))
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	if !slices.Contains(allow, r.Method) {
+		h.fail(w, r, &problemError{
+			code: codeMethodNotAllowed, detail: "this path is for " + rt.method, allow: strings.Join(allow, ", "),
+		})
+		return
+	}
+	answer, err := h.serve(w, r, rt)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	body, raw := answer.([]byte)
+	if !raw {
+		if body, err = json.Marshal(answer); err != nil {
+			panic(err) // strings, numbers and booleans
+		}
+	}
+	send(w, http.StatusOK, "application/json", body)
+}
+
+func (rt *route) allow() []string {
+	if rt.method == http.MethodGet {
+		return []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+	}
+	return []string{rt.method, http.MethodOptions}
+}
+
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, rt route) (any, error) {
+	if r.URL.RawQuery != "" || r.URL.ForceQuery {
+		return nil, problem(codeUnexpectedQuery, "nothing is read from the URL's query; put fields into the body")
+	}
+	var body []byte
+	if rt.method == http.MethodPost {
+		var err error
+		if body, err = read(w, r, rt.maxBody); err != nil {
+			return nil, err
+		}
+	}
+	return rt.run(r.Context(), body)
+}
+
+// read is the body of r, whole.
+func read(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if charset := params["charset"]; err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return nil, problem(codeUnsupportedMediaType, "send the header Content-Type: application/json; with curl, use --json instead of -d")
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, problem(codeUnsupportedMediaType, "send the body as it is, without a Content-Encoding")
+	}
+	tooLarge := problem(codeBodyTooLarge, fmt.Sprintf("the body is longer than %d bytes", most))
+	if r.ContentLength > int64(most) {
+		// The rest is not read, so the connection cannot be used further.
+		w.Header().Set("Connection", "close")
+		return nil, tooLarge
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
+	var tooMany *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooMany):
+		return nil, tooLarge
+	case err != nil:
+		return nil, problem(codeIncompleteBody, "the body could not be read to its end")
+	}
+	return body, nil
+}

@@ -1,0 +1,11 @@
+package httpapi
+
+import (
+	"context"
+	_ "embed"
+)
+
+//go:embed openapi.json
+var openAPIDocument []byte
+
+func (h *handler) openAPI(context.Context, []byte) (any, error) { return openAPIDocument, nil }

@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ration-go/ration"
+)
+
+// keyAndLimit is who and what, as most verbs want them.
+func (h *handler) keyAndLimit(k *keyFields, f *limitFields) (key ration.Key, limit ration.Limit, err error) {
+	if key, err = k.key(); err != nil {
+		return key, nil, err
+	}
+	if limit, err = h.limit(f); err != nil {
+		return key, nil, at("/limit", err)
+	}
+	return key, limit, nil
+}
+
+func (h *handler) take(ctx context.Context, r *takeRequest) (any, error) {
+	return h.decide(ctx, r, h.limiter.Take)
+}
+
+func (h *handler) peek(ctx context.Context, r *takeRequest) (any, error) {
+	return h.decide(ctx, r, h.limiter.Peek)
+}
+
+type verb func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error)
+
+func (h *handler) decide(ctx context.Context, r *takeRequest, do verb) (any, error) {
+	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
+	if err != nil {
+		return nil, err
+	}
+	d, err := do(ctx, key, limit, or(r.Cost, 1))
+	if err != nil {
+		return nil, err
+	}
+	return answerOf(&d), nil
+}
+
+func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (any, error) {
+	charges := make([]ration.Charge, len(r.Charges))
+	for i := range r.Charges {
+		c := &r.Charges[i]
+		key, limit, err := h.keyAndLimit(&c.keyFields, &c.limitFields)
+		if err != nil {
+			return nil, inCharge(i, err)
+		}
+		charges[i] = key.Charge(limit, or(c.Cost, 1))
+	}
+	o, err := h.limiter.TakeAll(ctx, charges...)
+	if err != nil {
+		return nil, err
+	}
+	answer := outcomeAnswer{decisionAnswer: answerOf(&o.Decision), Index: o.Index, Each: make([]decisionAnswer, len(o.Each))}
+	for i := range o.Each {
+		answer.Each[i] = answerOf(&o.Each[i])
+	}
+	return answer, nil
+}
+
+// inCharge says in which charge err is.
+func inCharge(i int, err error) error {
+	place := fmt.Sprintf("/charges/%d", i)
+	if known, ok := err.(*problemError); ok {
+		known.pointer = place + known.pointer
+		return known
+	}
+	return at(place, err)
+}
+
+func (h *handler) refund(ctx context.Context, r *refundRequest) (any, error) {
+	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
+	if err != nil {
+		return nil, err
+	}
+	given, err := h.limiter.Refund(ctx, key, limit, or(r.Cost, 1), time.UnixMicro(r.AtUS))
+	if err != nil {
+		return nil, err
+	}
+	return refundAnswer{given}, nil
+}
+
+func (h *handler) reset(ctx context.Context, r *resetRequest) (any, error) {
+	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.limiter.Reset(ctx, key, limit); err != nil {
+		return nil, err
+	}
+	return doneAnswer{true}, nil
+}
+
+func (h *handler) forget(ctx context.Context, r *forgetRequest) (any, error) {
+	key, err := r.key()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.limiter.Forget(ctx, key); err != nil {
+		return nil, err
+	}
+	return doneAnswer{true}, nil
+}
+
+func (h *handler) hit(ctx context.Context, r *hitRequest) (any, error) {
+	key, err := r.key()
+	if err != nil {
+		return nil, err
+	}
+	count, left, err := h.limiter.Hit(ctx, key, r.window(), or(r.N, 1))
+	if err != nil {
+		return nil, err
+	}
+	return hitAnswer{count, millis(left)}, nil
+}
+
+func (h *handler) limits(context.Context, []byte) (any, error) { return h.listed, nil }
+
+// listOf is rules as they are shown, by name.
+func listOf(rules []ration.Rule) limitsAnswer {
+	a := limitsAnswer{Limits: make([]limitAnswer, len(rules))}
+	for i, rule := range rules {
+		a.Limits[i] = limitAnswer{Name: rule.Name, Limit: rule.String()}
+		if rule.OnError != 0 {
+			a.Limits[i].OnError = rule.OnError.String()
+		}
+	}
+	slices.SortFunc(a.Limits, func(x, y limitAnswer) int { return cmp.Compare(x.Name, y.Name) })
+	return a
+}
