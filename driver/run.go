@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ration-go/ration/internal/arith"
 )
@@ -224,7 +225,7 @@ func (r *run) reset(t *Txn, cells []cell) error {
 	return nil
 }
 
-// forget resets the states of each op's group and id under every space.
+// forget resets the states of each op's group and id under every space that begins with the op's: that of a namespace.
 func (r *run) forget(t *Txn) error {
 	spaces, err := r.spaces()
 	if err != nil {
@@ -235,6 +236,9 @@ func (r *run) forget(t *Txn) error {
 		op := &t.Ops[i]
 		op.Result.Allowed = true
 		for _, space := range spaces {
+			if !strings.HasPrefix(space, op.Key.Space) {
+				continue
+			}
 			key := Key{Space: space, Group: op.Key.Group, ID: op.Key.ID}.AppendTo(nil)
 			blob, err := r.rows.Load(key)
 			if err != nil {
