@@ -3,6 +3,7 @@ package memstore
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/arith"
@@ -219,7 +220,7 @@ func (s *Store) reset(t *driver.Txn, cells []cell) {
 	}
 }
 
-// forget resets the states of each op's group and id under every space of their shard.
+// forget resets the states of each op's group and id under every space of their shard that begins with the op's.
 func (s *Store) forget(t *driver.Txn, cells []cell) {
 	t.Allowed = true
 	for i := range cells {
@@ -227,7 +228,7 @@ func (s *Store) forget(t *driver.Txn, cells []cell) {
 		op.Result.Allowed = true
 		sh := &s.shards[c.shard]
 		for _, sp := range sh.spaces {
-			if sp.rows == 0 {
+			if sp.rows == 0 || !strings.HasPrefix(sp.name, op.Key.Space) {
 				continue
 			}
 			key := driver.Key{Space: sp.name, Group: op.Key.Group, ID: op.Key.ID}
