@@ -1,0 +1,21 @@
+// Command ration decides rate limits and budgets for programs in any language: "ration serve" answers over HTTP, the other
+// commands ask. See docs/server.md.
+//
+// To make it open a store of your own, copy this page and add a line.
+package main
+
+import (
+	_ "time/tzdata" // budgets in a time zone, on a machine without a zone database
+
+	"github.com/ration-go/ration/server"
+	"github.com/ration-go/ration/server/sqlite"
+)
+
+func main() {
+	server.Main(&server.Options{
+		Stores: map[string]server.OpenFunc{
+			"memory": server.OpenMemory,
+			"sqlite": sqlite.Open,
+		},
+	})
+}

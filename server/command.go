@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of the program.
+const (
+	ExitOK      = 0 // done; allowed
+	ExitRefused = 1 // take and peek: refused
+	ExitError   = 2 // could not tell, wrong use, or the server could not start
+)
+
+// Main runs the program with the arguments of the process, and exits. The first SIGINT or SIGTERM stops a server in good
+// order, the second ends the process at once.
+func Main(opts *Options) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // from here on a signal does what it does by default
+	os.Exit(Run(ctx, opts, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Run runs the program with args, until ctx is done at the latest, and answers its exit code. It reads the environment of
+// the process.
+func Run(ctx context.Context, opts *Options, args []string, stdout, stderr io.Writer) int {
+	root := Command(opts)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, errRefused):
+		return ExitRefused
+	case errors.Is(err, errSaid):
+		return ExitError
+	}
+	for _, line := range strings.Split(err.Error(), "\n") {
+		fmt.Fprintln(stderr, "ration: "+strings.TrimPrefix(line, "ration: "))
+	}
+	if errors.As(err, new(usageError)) {
+		fmt.Fprintf(stderr, "See %s --help.\n", cmd.CommandPath())
+	}
+	return ExitError
+}
+
+var (
+	errRefused = errors.New("refused")
+	errSaid    = errors.New("said") // what is wrong was printed already
+)
+
+// usageError is wrong use of the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Command is the program as a cobra command, to add commands of one's own to, or to be one of another program's. Its
+// errors are for Run, which knows their exit codes.
+func Command(opts *Options) *cobra.Command {
+	p := &program{opts: opts.resolved(), env: os.Environ()}
+	root := &cobra.Command{
+		Use:   "ration",
+		Short: "Rate limits and budgets, decided for programs in any language",
+		Long: `Rate limits and budgets, decided for programs in any language.
+
+"ration serve" answers over HTTP on this machine and keeps counts in the file ration.db of the working folder. The other
+commands ask a server, or a store directly with --store.
+
+Exit codes: 0 done or allowed, 1 refused, 2 error.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			text := fmt.Sprintf("unknown command %q", args[0])
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				text += "; did you mean " + near[0] + "?"
+			}
+			return usageError{errors.New(text)}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().BoolVar(&p.json, "json", false, "answer in JSON, for programs")
+	root.AddGroup(&cobra.Group{ID: "server", Title: "The server:"}, &cobra.Group{ID: "client", Title: "Asking it:"})
+	root.AddCommand(p.serve(), p.config(), p.version())
+	root.AddCommand(p.take(), p.peek(), p.refund(), p.reset(), p.forget(), p.hit(), p.limits())
+	return root
+}
+
+// program is what the commands share.
+type program struct {
+	opts *Options
+	env  []string
+	json bool
+}
+
+// args says how many arguments a command has, by their names.
+func args(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		what := "no arguments"
+		if len(names) > 0 {
+			what = strings.Join(names, " and ")
+		}
+		return usageError{fmt.Errorf("%s where %s should be; quote one that has spaces", plural(len(args), "argument"), what)}
+	}
+}
+
+func (p *program) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if p.json {
+				return printJSON(cmd.OutOrStdout(), map[string]string{
+					"version": p.opts.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+				})
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ration %s (%s %s/%s)\n", p.opts.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/ration-go/ration"
+)
+
+// DefaultListen is where the server listens unless told otherwise: this machine only.
+const DefaultListen = "127.0.0.1:7531"
+
+// DefaultStore is the store of the program ration: a file in the working folder.
+const DefaultStore = "sqlite:ration.db"
+
+// Config says what a server does. It is one struct behind the file, the environment and the flags: read it with [Load], or
+// start from [Defaults], and change fields as needed. It is not changed by [New].
+type Config struct {
+	// Listen is host:port. Port 0 is any free port. A host beyond loopback is served too, with a warning: there is no
+	// access control yet.
+	Listen string
+	// Store is a URL; its scheme is one of Options.Stores: "memory:", "sqlite:PATH".
+	Store string
+	// Namespace keeps applications on one store apart. At most 256 bytes.
+	Namespace string
+	// KeySecretFile, if set, names a file whose content makes the store see HMAC-SHA-256 of keys and groups. At least 16
+	// bytes, without the line break at its end.
+	KeySecretFile string
+	// OnError is for limits that do not say: what to do when the store could not tell. Deny by default.
+	OnError ration.OnError
+	// Timeout is that of each store call. 5 s by default.
+	Timeout time.Duration
+	// ShutdownTimeout bounds how long a stop waits for calls under way. 10 s by default.
+	ShutdownTimeout time.Duration
+
+	Log    LogConfig
+	SQLite SQLiteConfig
+	Memory MemoryConfig
+
+	// Limits are the named limits, in the order of the file.
+	Limits []ration.Rule
+}
+
+// LogConfig says what is logged, to standard error. Keys are never logged.
+type LogConfig struct {
+	Level  slog.Level // default info; debug logs each call
+	Format string     // "text", the default, or "json"
+}
+
+// SQLiteConfig is for stores of the scheme sqlite.
+type SQLiteConfig struct {
+	// Synchronous is "full", the default: an answered charge outlives a crash of the machine; or "normal": it outlives a
+	// crash of the process, and the last moments may be lost with the machine.
+	Synchronous string
+}
+
+// MemoryConfig is for stores of the scheme memory. Zero is the default of memstore.
+type MemoryConfig struct {
+	MaxKeys  int   // default 1 million
+	MaxBytes int64 // default 256 MiB
+}
+
+// Defaults is the configuration of a server that was told nothing.
+func Defaults() *Config {
+	return &Config{
+		Listen:          DefaultListen,
+		Store:           DefaultStore,
+		OnError:         ration.DenyOnError,
+		Timeout:         5 * time.Second,
+		ShutdownTimeout: 10 * time.Second,
+		Log:             LogConfig{Level: slog.LevelInfo, Format: "text"},
+		SQLite:          SQLiteConfig{Synchronous: "full"},
+	}
+}
+
+// Validate says all that is wrong with c, one error for each fault. It opens nothing.
+func (c *Config) Validate() error {
+	var faults []error
+	for _, s := range settings {
+		if err := s.set(new(Config), s.get(c)); err != nil {
+			faults = append(faults, fault{name: s.name, err: err})
+		}
+	}
+	seen := map[string]bool{}
+	for _, rule := range c.Limits {
+		at := "limits." + rule.Name
+		switch {
+		case rule.Name == "":
+			faults = append(faults, fault{name: "limits", err: errors.New("a limit has no name; a limit of the configuration is used by its name")})
+		case seen[rule.Name]:
+			faults = append(faults, fault{name: at, err: errors.New("two limits have this name; names must differ")})
+		default:
+			if err := checkRule(rule); err != nil {
+				faults = append(faults, fault{name: at, err: err})
+			}
+		}
+		seen[rule.Name] = true
+	}
+	return errors.Join(faults...)
+}
+
+func checkRule(rule ration.Rule) error {
+	if err := rule.Validate(); err != nil {
+		return err
+	}
+	return checkOnError(rule.OnError)
+}
+
+func checkOnError(o ration.OnError) error {
+	if o == ration.LocalOnError {
+		return errors.New("local is not supported yet; use deny or allow")
+	}
+	return nil
+}
+
+// A fault is one thing that is wrong with a configuration.
+type fault struct {
+	file string // or RATION_…, or --flag; "": not known
+	line int    // of the file; 0: none
+	name string // of the setting; "": none
+	err  error
+}

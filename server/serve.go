@@ -1,0 +1,238 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func (p *program) serve() *cobra.Command {
+	from := &source{program: p}
+	cmd := &cobra.Command{
+		Use:     "serve",
+		GroupID: "server",
+		Short:   "Answer over HTTP",
+		Long: `Answer over HTTP, on this machine unless --listen says otherwise, until SIGINT or SIGTERM.
+
+Every flag can also stand in the file of --config, with its name's parts as keys, and in the environment, as RATION_ and its
+name in capitals. A flag goes before the environment, the environment before the file, the file before the defaults.
+
+Calls under way are finished before the program ends; a second signal ends it at once. Exit codes: 0 stopped by a signal,
+2 it could not start or go on.`,
+		Example: `  ration serve
+  ration serve --config ration.yaml --store sqlite:/var/lib/ration/ration.db`,
+		Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := from.load()
+			if err != nil {
+				return err
+			}
+			return p.run(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	from.register(cmd.Flags(), func(*setting) bool { return true })
+	return cmd
+}
+
+func (p *program) run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err error) {
+	log := newLogger(cfg.Log, stderr)
+	s, err := New(ctx, cfg, p.opts, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	l, err := s.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	url, store, promise := "http://"+l.Addr().String(), redacted(cfg.Store), describe(s.info)
+	if cfg.Log.Format == "json" {
+		log.LogAttrs(ctx, slog.LevelInfo, "listening", slog.String("url", url), slog.String("store", store), slog.String("counts", promise), slog.Int("limits", len(cfg.Limits)))
+	} else {
+		fmt.Fprintf(stdout, "ration listens on %s and keeps counts in %s (%s); %s\n", url, store, promise, plural(len(cfg.Limits), "named limit"))
+	}
+	if err := s.Serve(ctx, l); err != nil {
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
+
+func newLogger(cfg LogConfig, w io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: cfg.Level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+func plural(n int, what string) string {
+	switch n {
+	case 0:
+		return "no " + what + "s"
+	case 1:
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// source is a configuration as flags of a command give it.
+type source struct {
+	*program
+	file  string
+	given []given
+}
+
+func (s *source) register(flags *pflag.FlagSet, wanted func(*setting) bool) {
+	defaults := s.opts.defaults()
+	flags.StringVar(&s.file, "config", "", "YAML `FILE` with settings and named limits (environment: RATION_CONFIG)")
+	for _, one := range settings {
+		if !wanted(one) {
+			continue
+		}
+		help := one.help
+		if text := one.get(defaults); text != "" && text != "0" {
+			help += " (default " + text + ")"
+		}
+		flags.Var(&settingFlag{s, one}, one.flag(), help)
+	}
+}
+
+// settingFlag notes a flag's text, to be applied over file and environment.
+type settingFlag struct {
+	source *source
+	*setting
+}
+
+func (f *settingFlag) String() string { return "" }
+func (f *settingFlag) Type() string   { return f.value }
+func (f *settingFlag) Set(text string) error {
+	f.source.given = append(f.source.given, given{f.name, text})
+	return nil
+}
+
+func (s *source) load() (*Config, error) {
+	file := s.file
+	if file == "" {
+		file = s.variable(envConfig)
+	}
+	cfg := s.opts.defaults()
+	if err := cfg.load(file, s.env, s.given); err != nil {
+		return nil, err
+	}
+	_, err := s.opts.opener(cfg.Store)
+	return cfg, err
+}
+
+// variable is a variable of the environment; "" if it is not set.
+func (p *program) variable(name string) string {
+	for _, pair := range slices.Backward(p.env) {
+		if len(pair) > len(name) && pair[:len(name)] == name && pair[len(name)] == '=' {
+			return pair[len(name)+1:]
+		}
+	}
+	return ""
+}
+
+func (p *program) config() *cobra.Command {
+	parent := &cobra.Command{
+		Use:     "config",
+		GroupID: "server",
+		Short:   "Look at a configuration",
+		Args:    args(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	from := &source{program: p}
+	check := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Say what is wrong with a configuration, or what it comes to",
+		Long: `Say what is wrong with a configuration, or what it comes to: file, environment and flags together, as serve would read
+them. It opens no store and no port.
+
+Exit codes: 0 valid, 2 not.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if from.file != "" {
+					return usageError{errors.New("a file is named twice, by --config and as an argument")}
+				}
+				from.file = args[0]
+			}
+			cfg, err := from.load()
+			if err != nil && p.json {
+				return p.printFaults(cmd.OutOrStdout(), err)
+			}
+			if err != nil {
+				return err
+			}
+			return p.printConfig(cmd.OutOrStdout(), cfg)
+		},
+	}
+	from.register(check.Flags(), func(*setting) bool { return true })
+	parent.AddCommand(check)
+	return parent
+}
+
+func (p *program) printFaults(w io.Writer, err error) error {
+	type wrong struct {
+		Where   string `json:"where,omitempty"`
+		Line    int    `json:"line,omitempty"`
+		Setting string `json:"setting,omitempty"`
+		Message string `json:"message"`
+	}
+	var answer struct {
+		Valid  bool    `json:"valid"`
+		Faults []wrong `json:"faults"`
+	}
+	for _, f := range faultsOf(err) {
+		answer.Faults = append(answer.Faults, wrong{f.file, f.line, f.name, f.message()})
+	}
+	return errors.Join(printJSON(w, answer), errSaid)
+}
+
+func (p *program) printConfig(w io.Writer, cfg *Config) error {
+	type limit struct {
+		Name    string `json:"name"`
+		Limit   string `json:"limit"`
+		OnError string `json:"on_error"`
+	}
+	var answer struct {
+		Valid    bool              `json:"valid"`
+		Settings map[string]string `json:"settings"`
+		Limits   []limit           `json:"limits"`
+	}
+	answer.Valid, answer.Settings, answer.Limits = true, map[string]string{}, []limit{}
+	for _, rule := range cfg.Limits {
+		policy := rule.OnError
+		if policy == 0 {
+			policy = cfg.OnError
+		}
+		answer.Limits = append(answer.Limits, limit{rule.Name, rule.String(), policy.String()})
+	}
+	for _, s := range settings {
+		answer.Settings[s.name] = s.get(cfg)
+	}
+	answer.Settings["store"] = redacted(cfg.Store)
+	if p.json {
+		return printJSON(w, answer)
+	}
+	fmt.Fprintf(w, "valid; %s\n", plural(len(cfg.Limits), "named limit"))
+	t := newTable(w)
+	for _, s := range settings {
+		text := answer.Settings[s.name]
+		if text == "" {
+			text = "-"
+		}
+		t.row(s.name, text)
+	}
+	for _, l := range answer.Limits {
+		t.row("limits."+l.Name, l.Limit, "on error: "+l.OnError)
+	}
+	return t.flush()
+}

@@ -1,0 +1,201 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/server/httpapi"
+)
+
+// Bounds of a connection. Calls are small and answered within the store's timeout, so what is slower is not a caller.
+const (
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 15 * time.Second
+	idleTimeout    = 3 * time.Minute
+	maxHeaderBytes = 16 << 10
+)
+
+// Server decides over HTTP on one store. Its methods are safe for concurrent use.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	limiter *ration.Limiter
+	info    driver.Info
+	handler http.Handler
+}
+
+// New opens the store that cfg names and makes the HTTP service over it. It does not listen: use Serve or Listen, or mount
+// Handler in a server of your own. Close it in the end.
+//
+// Errors say what is wrong and what to do. log may be nil: then slog.Default is used.
+func New(ctx context.Context, cfg *Config, opts *Options, log *slog.Logger) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.resolved()
+	s := &Server{cfg: *cfg, log: log}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	secret, err := readSecret(cfg.KeySecretFile)
+	if err != nil {
+		return nil, err
+	}
+	store, err := opts.open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.info = store.Info()
+	s.limiter = ration.New(store, &ration.Options{
+		Namespace: cfg.Namespace,
+		KeySecret: secret,
+		OnError:   cfg.OnError,
+		Timeout:   cfg.Timeout,
+		Logger:    s.log,
+	})
+	api, err := httpapi.New(s.limiter, store, &httpapi.Options{Limits: cfg.Limits, Logger: s.log, Version: opts.Version, Timeout: cfg.Timeout})
+	if err != nil {
+		return nil, errors.Join(err, s.limiter.Close())
+	}
+	s.handler = sameOrigin(api)
+	return s, nil
+}
+
+// minSecret is what ration.Options.KeySecret asks for.
+const minSecret = 16
+
+func readSecret(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	secret, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("key_secret_file: %w", err)
+	}
+	secret = bytes.TrimRight(secret, "\r\n")
+	if len(secret) < minSecret {
+		return nil, fmt.Errorf("key_secret_file: %s holds %d bytes; a secret has at least %d", path, len(secret), minSecret)
+	}
+	return secret, nil
+}
+
+// sameOrigin refuses calls that a page of another origin makes in somebody's browser. Loopback is no protection from
+// those; other clients do not send the headers by which they are told.
+func sameOrigin(next http.Handler) http.Handler {
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"type":"about:blank","title":"Forbidden","status":403,"code":"cross_origin",` +
+			`"detail":"a web page of another origin may not call this server"}` + "\n"))
+	}))
+	return guard.Handler(next)
+}
+
+// Handler answers the HTTP API.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Close closes the store, after the calls under way. A second Close does nothing.
+func (s *Server) Close() error { return s.limiter.Close() }
+
+// Listen opens the address of the configuration, and warns if others than this machine can reach it.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.cfg.Listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("listen: %s is in use by another program, or by another ration; stop that one, or choose another port with --listen", s.cfg.Listen)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("listen: no permission for %s; choose a port above 1023 with --listen", s.cfg.Listen)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("listen: %s is not an address of this machine; choose another with --listen", s.cfg.Listen)
+	case err != nil:
+		return nil, fmt.Errorf("listen: %w; choose another address with --listen", err)
+	}
+	if addr, ok := l.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
+		s.log.Warn("other machines can reach this server, and there is no access control yet: whoever can connect can charge and reset; "+
+			"put it behind a firewall or a proxy that asks who is calling", "listen", l.Addr().String())
+	}
+	return l, nil
+}
+
+// Serve answers on l until ctx is done. Then it takes no new calls, lets those under way end, for at most the
+// configuration's ShutdownTimeout, and returns nil, or an error if some had to be cut off. It closes l, but not the Server.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	hs := &http.Server{
+		Handler:           s.logged(s.handler),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      readTimeout + s.cfg.Timeout + headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- hs.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	s.log.Info("stopping; calls under way are finished")
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout)
+	defer cancel()
+	err := hs.Shutdown(bound)
+	if err != nil {
+		err = fmt.Errorf("calls were cut off after %v: %w", s.cfg.ShutdownTimeout, errors.Join(err, hs.Close()))
+	}
+	<-failed
+	return err
+}
+
+// logged tells of each call at level debug: what and how long, not for whom.
+func (s *Server) logged(next http.Handler) http.Handler {
+	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(status, r)
+		path := r.URL.Path
+		if status.status == http.StatusNotFound {
+			path = "" // a caller may have put anything there
+		}
+		s.log.Debug("call", "method", r.Method, "path", path, "status", status.status, "duration", time.Since(start))
+	})
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// describe is what the store promises, in words.
+func describe(info driver.Info) string {
+	shared := map[driver.Scope]string{
+		driver.Process: "of this process alone",
+		driver.Machine: "shared by this machine",
+		driver.Network: "shared over the network",
+	}[info.Scope]
+	if info.Durable {
+		return shared + ", durable"
+	}
+	return shared + ", not durable"
+}

@@ -1,0 +1,225 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ration-go/ration"
+)
+
+// A setting is one value of a Config that file, environment and flags can give, as text. All three go through set, so
+// that a value means the same in each.
+type setting struct {
+	name  string // in the file, with dots for maps: "log.level"
+	value string // what is expected, for help: "HOST:PORT"
+	help  string
+	set   func(c *Config, text string) error
+	get   func(c *Config) string // as set reads it
+}
+
+// flag is "log-level".
+func (s *setting) flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(s.name) }
+
+// env is "RATION_LOG_LEVEL".
+func (s *setting) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, ".", "_"))
+}
+
+var settings = []*setting{
+	{
+		name: "listen", value: "HOST:PORT", help: "where to serve HTTP; port 0 is any free one",
+		set: func(c *Config, text string) error { c.Listen = text; return checkListen(text) },
+		get: func(c *Config) string { return c.Listen },
+	},
+	{
+		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH or memory:",
+		set: func(c *Config, text string) error { c.Store = text; return checkStoreURL(text) },
+		get: func(c *Config) string { return c.Store },
+	},
+	{
+		name: "namespace", value: "NAME", help: "keeps applications on one store apart",
+		set: func(c *Config, text string) error {
+			c.Namespace = text
+			if len(text) > 256 {
+				return fmt.Errorf("a namespace of %d bytes is longer than 256", len(text))
+			}
+			return nil
+		},
+		get: func(c *Config) string { return c.Namespace },
+	},
+	{
+		name: "key_secret_file", value: "FILE", help: "store keyed hashes of keys, with the secret in this file",
+		set: func(c *Config, text string) error { c.KeySecretFile = text; return nil },
+		get: func(c *Config) string { return c.KeySecretFile },
+	},
+	{
+		name: "on_error", value: "deny|allow", help: "what a limit that does not say does when the store could not tell",
+		set: func(c *Config, text string) (err error) { c.OnError, err = parseOnError(text); return err },
+		get: func(c *Config) string { return c.OnError.String() },
+	},
+	{
+		name: "timeout", value: "DURATION", help: "of each store call",
+		set: func(c *Config, text string) (err error) {
+			c.Timeout, err = parseDuration(text, time.Millisecond, time.Minute)
+			return err
+		},
+		get: func(c *Config) string { return c.Timeout.String() },
+	},
+	{
+		name: "shutdown_timeout", value: "DURATION", help: "how long a stop waits for calls under way",
+		set: func(c *Config, text string) (err error) {
+			c.ShutdownTimeout, err = parseDuration(text, time.Millisecond, time.Hour)
+			return err
+		},
+		get: func(c *Config) string { return c.ShutdownTimeout.String() },
+	},
+	{
+		name: "log.level", value: "debug|info|warn|error", help: "what to log",
+		set: func(c *Config, text string) (err error) { c.Log.Level, err = parseLevel(text); return err },
+		get: func(c *Config) string { return strings.ToLower(c.Log.Level.String()) },
+	},
+	{
+		name: "log.format", value: "text|json", help: "how to log",
+		set: func(c *Config, text string) (err error) { c.Log.Format, err = oneOf(text, "text", "json"); return err },
+		get: func(c *Config) string { return c.Log.Format },
+	},
+	{
+		name: "sqlite.synchronous", value: "full|normal", help: "whether a charge waits for the disk",
+		set: func(c *Config, text string) (err error) {
+			c.SQLite.Synchronous, err = oneOf(text, "full", "normal")
+			return err
+		},
+		get: func(c *Config) string { return c.SQLite.Synchronous },
+	},
+	{
+		name: "memory.max_keys", value: "N", help: "bound of keys in a memory store; 0 is its default",
+		set: func(c *Config, text string) error {
+			n, err := parseCount(text, 1<<31-1)
+			c.Memory.MaxKeys = int(n)
+			return err
+		},
+		get: func(c *Config) string { return strconv.Itoa(c.Memory.MaxKeys) },
+	},
+	{
+		name: "memory.max_bytes", value: "N", help: "bound of bytes in a memory store; 0 is its default",
+		set: func(c *Config, text string) (err error) { c.Memory.MaxBytes, err = parseCount(text, 1<<53); return err },
+		get: func(c *Config) string { return strconv.FormatInt(c.Memory.MaxBytes, 10) },
+	},
+}
+
+func settingNamed(name string) *setting {
+	for _, s := range settings {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func checkListen(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not HOST:PORT, such as %s, or :7531 for all addresses", text, DefaultListen)
+	}
+	return nil
+}
+
+var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+
+func checkStoreURL(text string) error {
+	scheme, _, ok := strings.Cut(text, ":")
+	if !ok || !schemeForm.MatchString(scheme) {
+		return fmt.Errorf("%q is not the URL of a store; it begins with a scheme and a colon, as in %s or memory:", text, DefaultStore)
+	}
+	return nil
+}
+
+func parseOnError(text string) (ration.OnError, error) {
+	for _, o := range []ration.OnError{ration.DenyOnError, ration.AllowOnError, ration.LocalOnError} {
+		if o.String() == text {
+			return o, checkOnError(o)
+		}
+	}
+	return ration.DenyOnError, fmt.Errorf("%q is not deny or allow", text)
+}
+
+func parseDuration(text string, least, most time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration with a unit, such as 500ms or 5s", text)
+	}
+	if d < least || d > most {
+		return 0, fmt.Errorf("%v is not between %v and %v", d, least, most)
+	}
+	return d, nil
+}
+
+func parseLevel(text string) (slog.Level, error) {
+	name, err := oneOf(text, "debug", "info", "warn", "error")
+	if err != nil {
+		return 0, err
+	}
+	var level slog.Level
+	return level, level.UnmarshalText([]byte(name))
+}
+
+func parseCount(text string, most int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0, fmt.Errorf("%q is not a whole number from 0 to %d", text, most)
+	}
+	return n, nil
+}
+
+func oneOf(text string, words ...string) (string, error) {
+	for _, w := range words {
+		if w == text {
+			return w, nil
+		}
+	}
+	return "", fmt.Errorf("%q is not %s", text, strings.Join(words, " or "))
+}
+
+// nearest is ", did you mean …?" if one of words is nearly word.
+func nearest(word string, words []string) error {
+	best, least := "", 3
+	for _, w := range words {
+		if d := distance(word, w); d < least {
+			best, least = w, d
+		}
+	}
+	if best == "" {
+		return errors.New("known are " + strings.Join(words, ", "))
+	}
+	return errors.New("did you mean " + best + "?")
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := before
+			if a[i] != b[j] {
+				change++
+			}
+			before = row[j+1]
+			row[j+1] = min(change, before+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

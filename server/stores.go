@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/memstore"
+)
+
+// OpenFunc opens the store that url names; url begins with the scheme under which the function stands in Options.Stores.
+// cfg is valid and not to be changed. The store is closed by the server.
+//
+// An error should say what to do; it is shown to whoever started the program.
+type OpenFunc func(ctx context.Context, url string, cfg *Config) (driver.Store, error)
+
+// OpenMemory opens memory: a store that this process keeps for itself and forgets when it ends.
+func OpenMemory(_ context.Context, url string, cfg *Config) (driver.Store, error) {
+	if url != "memory:" {
+		return nil, errors.New("nothing comes after memory: ; bounds are set by memory.max_keys and memory.max_bytes")
+	}
+	return memstore.New(&memstore.Options{MaxKeys: cfg.Memory.MaxKeys, MaxBytes: cfg.Memory.MaxBytes}), nil
+}
+
+// Options say what a program is made of. nil has no store, so it can open none.
+type Options struct {
+	// Stores opens stores by the scheme of their URL, which is the part before the colon.
+	Stores map[string]OpenFunc
+	// DefaultStore is the URL of the store of a server that was not told; default DefaultStore.
+	DefaultStore string
+	// Version of the program; default that of the build.
+	Version string
+}
+
+func (o *Options) resolved() *Options {
+	r := Options{}
+	if o != nil {
+		r = *o
+	}
+	if r.DefaultStore == "" {
+		r.DefaultStore = DefaultStore
+	}
+	if r.Version == "" {
+		r.Version = buildVersion()
+	}
+	return &r
+}
+
+func (o *Options) defaults() *Config {
+	c := Defaults()
+	c.Store = o.DefaultStore
+	return c
+}
+
+// opener is the function for a URL.
+func (o *Options) opener(url string) (OpenFunc, error) {
+	scheme, _, _ := strings.Cut(url, ":")
+	if open := o.Stores[scheme]; open != nil {
+		return open, nil
+	}
+	return nil, fmt.Errorf("store: this program has no stores of the scheme %s; %w", scheme, nearest(scheme, slices.Sorted(maps.Keys(o.Stores))))
+}
+
+func (o *Options) open(ctx context.Context, cfg *Config) (driver.Store, error) {
+	open, err := o.opener(cfg.Store)
+	if err != nil {
+		return nil, err
+	}
+	store, err := open(ctx, cfg.Store, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", redacted(cfg.Store), err)
+	}
+	return store, nil
+}
+
+// redacted is a store's URL without a password.
+func redacted(text string) string {
+	before, rest, found := strings.Cut(text, "//")
+	if !found {
+		return text
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	at := strings.LastIndex(authority, "@")
+	if at < 0 {
+		return text
+	}
+	user, _, _ := strings.Cut(authority[:at], ":")
+	out := before + "//" + user + ":xxxxx" + authority[at:]
+	if path != "" {
+		out += "/" + path
+	}
+	return out
+}
