@@ -20,6 +20,7 @@
 //   - [SlidingWindow]: at most so many in any window of time. For "three a day".
 //   - [FixedWindow]: at most so many in a window that opens at the first use. It can pass twice as many around an edge.
 //   - [Budget]: at most so many in a calendar day, week, month… of a time zone.
+//   - [Concurrency]: at most so many at a time; for Reserve only.
 //
 // A [Rule] gives a limit a name. Rules of different names never share a count. Two bare limits of one kind under one key
 // are one count, whatever their numbers, so name them as soon as there is a second one.
@@ -29,6 +30,9 @@
 // The verbs are the same for all limits: [Limiter.Take] charges or refuses, [Limiter.Peek] asks, [Limiter.Wait] waits its
 // turn, [Limiter.Refund] gives back, [Limiter.Reset] and [Limiter.Forget] wipe, and [Limiter.TakeAll] charges several
 // limits or none. [Limiter.Hit] is a bare counter.
+//
+// [Limiter.Reserve] charges an estimate and holds it: do the work, then [Reservation.Settle] what it really used, or
+// [Reservation.Cancel]. If the caller dies, the hold ends by itself. [Limiter.TakeOnce] is TakeAll that can be repeated.
 //
 // # Answers
 //

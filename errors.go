@@ -32,6 +32,9 @@ var (
 	ErrEnded      = driver.ErrEnded      // the reservation ended in another way
 	ErrIDReused   = driver.ErrIDReused   // the id was used for another request
 	ErrClosed     = driver.ErrClosed     // the Limiter is closed
+
+	// ErrNoReservation says that no reservation of this ID is known: there never was one, or it ended a day ago.
+	ErrNoReservation = driver.ErrNoHold
 )
 
 // invalidf is kind with what was wrong and what to do. Its arguments must not hold a Limit: it would escape to the heap at

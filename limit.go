@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/arith"
 )
 
-// A Limit says what is allowed. It is a value of one of the types TokenBucket, SlidingWindow, FixedWindow, Budget and
-// Rule; anything else, also a pointer to one, is ErrInvalidLimit.
+// A Limit says what is allowed. It is a value of one of the types TokenBucket, SlidingWindow, FixedWindow, Budget,
+// Concurrency and Rule; anything else, also a pointer to one, is ErrInvalidLimit.
 //
 // A size of 0 is valid and admits nothing: in Go a zero is not "absent".
 type Limit interface {
@@ -44,6 +45,32 @@ type SlidingWindow struct {
 type FixedWindow struct {
 	Limit  int64
 	Window time.Duration
+}
+
+// Concurrency admits at most Limit at a time. Its slots are held, so only Reserve takes them; Settle and Cancel let go, and
+// so does the end of the Lease if the holder is dead. Renew, Progress and KeepAlive keep a slot. Limit is 0 to 4096, Lease
+// 1 s to 31 days. The text form is "concurrent 5 lease 30s".
+type Concurrency struct {
+	Limit int64
+	Lease time.Duration
+}
+
+func (Concurrency) limit() {}
+
+// Validate checks the numbers.
+func (c Concurrency) Validate() error {
+	if c.Limit < 0 || c.Limit > arith.MaxSlots {
+		return invalidf(ErrInvalidLimit, "a limit of %d slots is not between 0 and %d", c.Limit, arith.MaxSlots)
+	}
+	if c.Lease < minTTL || c.Lease > maxTTL {
+		return invalidf(ErrInvalidLimit, "a lease of %v is not between %v and %s", c.Lease, minTTL, durationText(maxTTL))
+	}
+	return nil
+}
+
+// String is "concurrent 5 lease 30s".
+func (c Concurrency) String() string {
+	return "concurrent " + strconv.FormatInt(c.Limit, 10) + " lease " + durationText(c.Lease)
 }
 
 func (TokenBucket) limit()   {}

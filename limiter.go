@@ -114,18 +114,16 @@ func (l *Limiter) now() driver.Micros {
 	return driver.MicrosOf(time.Now())
 }
 
-// apply has t decided, and answers t's own error as well. ps are the plans of its ops.
-func (l *Limiter) apply(ctx context.Context, batch []*driver.Txn, ps ...*plan) error {
+// apply has the one transaction of batch decided, and answers its own error as well.
+func (l *Limiter) apply(ctx context.Context, batch []*driver.Txn) error {
 	err := l.send(ctx, batch)
 	t := batch[0]
 	if err == nil && errors.Is(t.Err, driver.ErrClock) {
 		// The store's clock is in another period than ours. Ask again, from its time.
 		for i := range t.Ops {
 			t.Ops[i].Result = driver.Result{}
-			if p := ps[i]; p.cal != nil {
-				t.Ops[i].Bounds = p.boundsAt(t.At)
-			}
 		}
+		l.bound(t.Ops, t.At)
 		t.Err, t.Allowed = nil, false
 		err = l.send(ctx, batch)
 	}

@@ -3,6 +3,7 @@ package ration_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,8 @@ import (
 type runStore struct {
 	mu     sync.Mutex
 	rows   map[string][]byte
+	holds  map[string][]byte
+	due    map[string]driver.Micros
 	info   driver.Info
 	clock  func() time.Time
 	closed int
@@ -26,8 +29,8 @@ type runStore struct {
 }
 
 func newRunStore() *runStore {
-	return &runStore{rows: map[string][]byte{}, clock: time.Now,
-		info: driver.Info{Kind: "test", Scope: driver.Network, Caps: driver.CapsRun}}
+	return &runStore{rows: map[string][]byte{}, holds: map[string][]byte{}, due: map[string]driver.Micros{}, clock: time.Now,
+		info: driver.Info{Kind: "test", Scope: driver.Network, Caps: driver.CapsRun | driver.CapsHolds}}
 }
 
 func (s *runStore) Load(key []byte) ([]byte, error) { return s.rows[string(key)], nil }
@@ -39,6 +42,37 @@ func (s *runStore) Save(key, blob []byte, _ driver.Micros) error {
 		s.rows[string(key)] = blob
 	}
 	return nil
+}
+
+func (s *runStore) LoadHold(id string) ([]byte, error) { return s.holds[id], nil }
+
+func (s *runStore) SaveHold(id string, blob []byte, _, due driver.Micros) error {
+	s.holds[id], s.due[id] = blob, due
+	return nil
+}
+
+func (s *runStore) Holds(context.Context) iter.Seq2[driver.Hold, error] {
+	return func(yield func(driver.Hold, error) bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for id, blob := range s.holds {
+			if h, open, err := driver.DecodeHold(id, blob, driver.MicrosOf(s.clock())); open && !yield(h, err) {
+				return
+			}
+		}
+	}
+}
+
+// sweep ends what is due.
+func (s *runStore) sweep(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.holds {
+		if err := driver.Lapse(s, driver.MicrosOf(s.clock()), id); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func (s *runStore) Apply(ctx context.Context, batch []*driver.Txn) error {

@@ -22,25 +22,29 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Outcome, erro
 }
 
 func (l *Limiter) takeAll(ctx context.Context, charges []Charge) (o Outcome, err error) {
-	list, err := l.list(charges)
+	s, err := l.list(charges, false)
 	if err != nil {
 		return o, err
 	}
-	txn := &driver.Txn{Verb: driver.Take, Ops: list.ops}
-	if err := l.apply(ctx, []*driver.Txn{txn}, list.plans...); err != nil {
-		d, err := l.failed(ctx, err, list.plans...)
-		if err != nil {
-			return o, err
-		}
-		o.Decision = d
-		for _, i := range list.at {
-			each := d
-			each.Name, each.Limit = list.plans[i].id.name, list.plans[i].id.size
-			o.Each = append(o.Each, each)
-		}
-		return o, nil
+	txn := &driver.Txn{Verb: driver.Take, Ops: s.ops}
+	if err := l.apply(ctx, []*driver.Txn{txn}); err != nil {
+		return l.degraded(ctx, err, &s)
 	}
-	return list.outcome(txn), nil
+	return s.outcome(txn), nil
+}
+
+// degraded applies the outage policy to err of a list.
+func (l *Limiter) degraded(ctx context.Context, err error, s *list) (o Outcome, _ error) {
+	d, err := l.failed(ctx, err, s.plans...)
+	if err != nil {
+		return o, err
+	}
+	o.Decision = d
+	for _, at := range s.at {
+		d.Name, d.Limit = s.plans[at].id.name, s.plans[at].id.size
+		o.Each = append(o.Each, d)
+	}
+	return o, nil
 }
 
 // list is charges as ops: one for each identity, and for each charge which one it is.
@@ -50,7 +54,8 @@ type list struct {
 	at    []int
 }
 
-func (l *Limiter) list(charges []Charge) (s list, err error) {
+// list checks charges. Slots may be among them only if they are to be held.
+func (l *Limiter) list(charges []Charge, hold bool) (s list, err error) {
 	if len(charges) < 1 || len(charges) > driver.MaxOps {
 		return s, invalidf(ErrInvalidLimit, "a list of %d charges is not between 1 and %d", len(charges), driver.MaxOps)
 	}
@@ -63,6 +68,9 @@ func (l *Limiter) list(charges []Charge) (s list, err error) {
 		p, err := l.prepare(c.key, c.limit)
 		if err == nil {
 			err = checkCost(c.cost)
+		}
+		if err == nil && !hold {
+			err = p.takeable()
 		}
 		if err != nil {
 			return s, fmt.Errorf("charge %d: %w", i, err)
@@ -113,7 +121,7 @@ func together(a, b *driver.Key) bool {
 func (s *list) outcome(t *driver.Txn) (o Outcome) {
 	o.Each = make([]Decision, len(s.at))
 	for i, at := range s.at {
-		o.Each[i].fill(s.plans[at].id.name, &s.ops[at], t.At)
+		o.Each[i].fill(s.plans[at].id.name, &t.Ops[at], t.At)
 		if i > 0 && o.Each[i].before(&o.Each[o.Index]) {
 			o.Index = i
 		}

@@ -60,7 +60,7 @@ type Observer struct {
 
 // Event is one call of a verb.
 type Event struct {
-	Verb     string // "take", "peek", "wait", "refund", "reset", "forget", "hit", "take-all"
+	Verb     string // "take", "peek", "wait", "refund", "reset", "forget", "hit", "take-all", "take-once", "reserve", "settle", "cancel", "progress", "renew"
 	Decision Decision
 	Err      error
 	Duration time.Duration

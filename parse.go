@@ -15,6 +15,7 @@ import (
 //	sliding 3/24h                                    limit/window; "sliding 24h" is one in 24h
 //	fixed 100/1m                                     limit/window
 //	budget 5000000/month Europe/Berlin from day 15 06:00    limit/hour|day|week|month|year, zone, start
+//	concurrent 5 lease 30s                           slots, lease
 //
 // Numbers are digits only; durations are those of time.ParseDuration. A start is "from", then the month's name (year), the
 // weekday (week) or "day N" (month, year), and the hour as HH:00, each only if it is not the first. The result is valid and
@@ -46,8 +47,10 @@ func parseLimit(text string) (Limit, error) {
 		return FixedWindow{r.N, r.Per}, err
 	case "budget":
 		return parseBudget(rest)
+	case "concurrent":
+		return parseConcurrency(rest)
 	}
-	return nil, invalidf(ErrInvalidLimit, "a limit begins with bucket, sliding, fixed or budget and a space, not %.20q", kind)
+	return nil, invalidf(ErrInvalidLimit, "a limit begins with bucket, sliding, fixed, budget or concurrent and a space, not %.20q", kind)
 }
 
 func parseBucket(text string) (Limit, error) {
@@ -84,6 +87,19 @@ func parseBudget(text string) (Limit, error) {
 	return Budget{Limit: n, Period: Period(spec.Period), Zone: spec.Zone, Month: time.Month(spec.Month), Day: spec.Day, Hour: spec.Hour}, nil
 }
 
+func parseConcurrency(text string) (Limit, error) {
+	number, lease, ok := strings.Cut(text, " lease ")
+	if !ok {
+		return nil, invalidf(ErrInvalidLimit, "concurrent is followed by a number, lease and a duration, as in concurrent 5 lease 30s")
+	}
+	n, err := parseCount(number)
+	if err != nil {
+		return nil, err
+	}
+	d, err := parseDuration(lease)
+	return Concurrency{n, d}, err
+}
+
 // parseRate reads N/duration.
 func parseRate(text string) (r Rate, err error) {
 	number, period, ok := strings.Cut(text, "/")
@@ -93,10 +109,16 @@ func parseRate(text string) (r Rate, err error) {
 	if r.N, err = parseCount(number); err != nil {
 		return r, err
 	}
-	if r.Per, err = time.ParseDuration(period); err != nil || strings.HasPrefix(period, "+") {
-		return r, invalidf(ErrInvalidLimit, "%.20q is not a duration such as 10s, 1m or 24h", period)
+	r.Per, err = parseDuration(period)
+	return r, err
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || strings.HasPrefix(text, "+") {
+		return 0, invalidf(ErrInvalidLimit, "%.20q is not a duration such as 10s, 1m or 24h", text)
 	}
-	return r, nil
+	return d, nil
 }
 
 // parseCount reads digits.

@@ -12,14 +12,15 @@ import (
 func TestParseLimit(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]ration.Limit{
-		"bucket 10/1m burst 20": ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)},
-		"bucket 1/2m burst 0":   ration.TokenBucket{Refill: ration.Every(2 * time.Minute)},
-		"sliding 3/24h":         ration.SlidingWindow{Limit: 3, Window: 24 * time.Hour},
-		"fixed 100/1m":          ration.FixedWindow{Limit: 100, Window: time.Minute},
-		"fixed 0/1h30m":         ration.FixedWindow{Window: 90 * time.Minute},
-		"fixed 5/1.5s":          ration.FixedWindow{Limit: 5, Window: 1500 * time.Millisecond},
-		"budget 5/hour":         ration.Budget{Limit: 5, Period: ration.Hour},
-		"budget 9007199254740991/week from Sunday":             ration.Budget{Limit: 1<<53 - 1, Period: ration.Week, Day: 7},
+		"bucket 10/1m burst 20":                    ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)},
+		"bucket 1/2m burst 0":                      ration.TokenBucket{Refill: ration.Every(2 * time.Minute)},
+		"sliding 3/24h":                            ration.SlidingWindow{Limit: 3, Window: 24 * time.Hour},
+		"fixed 100/1m":                             ration.FixedWindow{Limit: 100, Window: time.Minute},
+		"fixed 0/1h30m":                            ration.FixedWindow{Window: 90 * time.Minute},
+		"fixed 5/1.5s":                             ration.FixedWindow{Limit: 5, Window: 1500 * time.Millisecond},
+		"concurrent 5 lease 30s":                   ration.Concurrency{Limit: 5, Lease: 30 * time.Second},
+		"budget 5/hour":                            ration.Budget{Limit: 5, Period: ration.Hour},
+		"budget 9007199254740991/week from Sunday": ration.Budget{Limit: 1<<53 - 1, Period: ration.Week, Day: 7},
 		"budget 5000000/month Europe/Berlin from day 15 06:00": ration.Budget{Limit: 5_000_000, Period: ration.Month, Zone: "Europe/Berlin", Day: 15, Hour: 6},
 		"budget 1/year America/New_York from April day 6":      ration.Budget{Limit: 1, Period: ration.Year, Zone: "America/New_York", Month: 4, Day: 6},
 		"budget 1/day from 06:00":                              ration.Budget{Limit: 1, Period: ration.Day, Hour: 6},
@@ -57,7 +58,7 @@ func TestParseLimitRefuses(t *testing.T) {
 		"bucket 10/1m burst", "bucket 10/1m burst -1", "bucket 10/1m burst 20 ", "bucket 10/1m  burst 20", "bucket 10/-1m", "bucket 10/+1m", "bucket 10/1", "bucket 10/1d",
 		"bucket 10/999us", "bucket 10/87661h", "sliding", "sliding 3", "sliding 3/0s", "sliding -3/1h", "fixed 1/1m x", "fixed ٣/1m", "Bucket 10/1m", "budget 5",
 		"budget 5/", "budget 5/decade", "budget 5/hour Europe/Berlin", "budget 5/day Local", "budget 5/day Mars/Olympus", "budget 5/month from day 32", "budget 9007199254740992/day",
-		"budget 99999999999999999999/day", "budget 5/day posix/UTC", "budget 5/day +09:00", "concurrent", strings.Repeat("x", 1<<20),
+		"budget 99999999999999999999/day", "budget 5/day posix/UTC", "budget 5/day +09:00", "concurrent", "concurrent 5", "concurrent 5 lease", "concurrent 5 lease 1ms", "concurrent 5000 lease 1m", strings.Repeat("x", 1<<20),
 	} {
 		got, err := ration.ParseLimit(text)
 		if !errors.Is(err, ration.ErrInvalidLimit) || got != nil {

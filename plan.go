@@ -50,6 +50,8 @@ func idOf(limit Limit) (id planID, ok bool) {
 		id.kind, id.size, id.span = driver.Window, v.Limit, v.Window
 	case FixedWindow:
 		id.kind, id.size, id.span = driver.Counter, v.Limit, v.Window
+	case Concurrency:
+		id.kind, id.size, id.span = driver.Slots, v.Limit, v.Lease
 	case Budget:
 		id.kind, id.size, id.zone, id.period = driver.Budget, v.Limit, v.Zone, v.Period
 		id.month, id.day, id.hour = int(v.Month), v.Day, v.Hour
@@ -69,6 +71,8 @@ func (id *planID) limit() Rule {
 		r.Limit = SlidingWindow{id.size, id.span}
 	case driver.Counter:
 		r.Limit = FixedWindow{id.size, id.span}
+	case driver.Slots:
+		r.Limit = Concurrency{id.size, id.span}
 	default:
 		r.Limit = Budget{id.size, id.period, id.zone, time.Month(id.month), id.day, id.hour}
 	}
@@ -160,6 +164,9 @@ func (l *Limiter) fill(p *plan) (err error) {
 	case driver.Counter:
 		p.cap = driver.CapCounter
 		op.Span = micros(id.span)
+	case driver.Slots:
+		p.cap = driver.CapSlots
+		op.Span = micros(id.span)
 	case driver.Budget:
 		p.cap = driver.CapBudget
 		spec := id.limit().Limit.(Budget).spec().Normal()
@@ -229,11 +236,55 @@ func (p *plan) boundsAt(at driver.Micros) [4]driver.Micros {
 	if b := p.bounds.Load(); b != nil && b[1] <= at && at < b[2] {
 		return *b
 	}
-	var b [4]driver.Micros
-	for i, n := range p.cal.Bounds(int64(at)) {
+	b := boundsOf(p.cal, at)
+	p.bounds.Store(&b)
+	return b
+}
+
+// takeable is an error for slots, which have to be held.
+func (p *plan) takeable() error {
+	if p.id.kind == driver.Slots {
+		return invalidf(ErrInvalidLimit, "a Concurrency limit has to be let go of: use Reserve, then Settle or Cancel")
+	}
+	return nil
+}
+
+// bound sets the Bounds of the budgets among ops to the periods around at.
+func (l *Limiter) bound(ops []driver.Op, at driver.Micros) {
+	for i := range ops {
+		if ops[i].Kind != driver.Budget {
+			continue
+		}
+		spec, err := calendar.Parse(ops[i].Key.Space[strings.LastIndexByte(ops[i].Key.Space, '|')+1:])
+		if err != nil {
+			continue
+		}
+		if cal, err := l.calendar(spec); err == nil {
+			ops[i].Bounds = boundsOf(cal, at)
+		}
+	}
+}
+
+// rebound is ops with Bounds for now.
+func (l *Limiter) rebound(ops []driver.Op) []driver.Op {
+	ops = append([]driver.Op(nil), ops...)
+	l.bound(ops, l.now())
+	return ops
+}
+
+// ruleName is the rule's name in a Space.
+func ruleName(space string) string {
+	parts := strings.SplitN(space, "|", 4)
+	if len(parts) < 4 {
+		return ""
+	}
+	return parts[2]
+}
+
+func boundsOf(cal *calendar.Calendar, at driver.Micros) (b [4]driver.Micros) {
+	for i, n := range cal.Bounds(int64(at)) {
 		b[i] = driver.Micros(n)
 	}
-	p.bounds.Store(&b)
 	return b
 }
 

@@ -21,7 +21,7 @@ func (r Rule) Validate() error {
 		return invalidf(ErrInvalidLimit, "rule %q has an unknown OnError", r.Name)
 	}
 	switch r.Limit.(type) {
-	case TokenBucket, SlidingWindow, FixedWindow, Budget:
+	case TokenBucket, SlidingWindow, FixedWindow, Budget, Concurrency:
 		return r.Limit.Validate()
 	}
 	return badLimit(r.Limit)

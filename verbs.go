@@ -2,6 +2,7 @@ package ration
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ration-go/ration/driver"
@@ -57,10 +58,15 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 	if err := checkCost(cost); err != nil {
 		return d, err
 	}
+	if verb == driver.Take {
+		if err := p.takeable(); err != nil {
+			return d, err
+		}
+	}
 	c := l.calls.Get().(*call)
 	defer l.calls.Put(c)
 	l.one(c, verb, p, key, cost)
-	if err := l.apply(ctx, c.batch[:], p); err != nil {
+	if err := l.apply(ctx, c.batch[:]); err != nil {
 		return l.failed(ctx, err, p)
 	}
 	d.fill(p.id.name, &c.ops[0], c.txn.At)
@@ -91,7 +97,7 @@ func (l *Limiter) refund(ctx context.Context, key Key, limit Limit, n int64, at 
 	if err != nil {
 		return d, 0, err
 	}
-	if err := checkCost(n); err != nil {
+	if err := errors.Join(checkCost(n), p.takeable()); err != nil {
 		return d, 0, err
 	}
 	then := driver.MicrosOf(at)
@@ -104,7 +110,7 @@ func (l *Limiter) refund(ctx context.Context, key Key, limit Limit, n int64, at 
 	defer l.calls.Put(c)
 	l.one(c, driver.Refund, p, key, n)
 	c.ops[0].At = then
-	if err := l.apply(ctx, c.batch[:], p); err != nil {
+	if err := l.apply(ctx, c.batch[:]); err != nil {
 		return d, 0, err
 	}
 	l.lines.wake(c.ops[0].Key)
@@ -148,7 +154,7 @@ func (l *Limiter) wipe(ctx context.Context, verb driver.Verb, p *plan, key Key) 
 	c := l.calls.Get().(*call)
 	defer l.calls.Put(c)
 	l.one(c, verb, p, key, 0)
-	if err := l.apply(ctx, c.batch[:], p); err != nil {
+	if err := l.apply(ctx, c.batch[:]); err != nil {
 		return err
 	}
 	if verb == driver.Forget {
@@ -183,7 +189,7 @@ func (l *Limiter) hit(ctx context.Context, key Key, window time.Duration, n int6
 	c := l.calls.Get().(*call)
 	defer l.calls.Put(c)
 	l.one(c, driver.Hit, p, key, n)
-	if err := l.apply(ctx, c.batch[:], p); err != nil {
+	if err := l.apply(ctx, c.batch[:]); err != nil {
 		return 0, 0, err
 	}
 	return c.ops[0].Result.Used, (c.ops[0].Result.ResetAt - c.txn.At).Duration(), nil

@@ -28,7 +28,7 @@ func (l *Limiter) wait(ctx context.Context, key Key, limit Limit, cost int64) (d
 	if err != nil {
 		return d, err
 	}
-	if err := checkCost(cost); err != nil {
+	if err := errors.Join(checkCost(cost), p.takeable()); err != nil {
 		return d, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -38,19 +38,13 @@ func (l *Limiter) wait(ctx context.Context, key Key, limit Limit, cost int64) (d
 	l.ready(&op, p, key, cost)
 	w := l.lines.join(op.Key, cost)
 	defer l.lines.leave(op.Key, w)
-	select {
-	case <-w.turn:
-	default:
+	if !w.first() {
 		if d, err := l.tooLate(ctx, p, key, cost, w.ahead); err != nil {
 			return d, err
 		}
-		select {
-		case <-w.turn:
-		case <-ctx.Done():
-			return d, ctx.Err()
-		case <-l.done:
-			return d, ErrClosed
-		}
+	}
+	if err := w.wait(ctx, l); err != nil {
+		return d, err
 	}
 	for {
 		d, err = l.tryWait(ctx, p, key, cost)
@@ -60,24 +54,51 @@ func (l *Limiter) wait(ctx context.Context, key Key, limit Limit, cost int64) (d
 		if err := refusal(ctx, d); err != nil {
 			return d, err
 		}
-		// Other processes, a Reset or a Refund there may make room before: look again now and then.
-		timer := time.NewTimer(min(d.RetryAfter, maxNap))
-		select {
-		case <-timer.C:
-		case <-w.wake:
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-l.done:
-			err = ErrClosed
-		}
-		timer.Stop()
-		if err != nil {
+		if err := w.nap(ctx, l, min(d.RetryAfter, maxNap)); err != nil {
 			return d, err
 		}
 	}
 }
 
-// maxNap is the longest that a Wait goes without asking the store.
+// first reports whether it is w's turn.
+func (w *waiter) first() bool {
+	select {
+	case <-w.turn:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits for w's turn.
+func (w *waiter) wait(ctx context.Context, l *Limiter) error {
+	select {
+	case <-w.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.done:
+		return ErrClosed
+	}
+}
+
+// nap waits for d, or until there may be room before.
+func (w *waiter) nap(ctx context.Context, l *Limiter, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-w.wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.done:
+		return ErrClosed
+	}
+}
+
+// maxNap is the longest that a Wait goes without asking the store: other processes, a Reset or a Refund there may make room.
 const maxNap = 30 * time.Second
 
 // tryWait takes once. What was charged while ctx ended goes back.
@@ -85,7 +106,7 @@ func (l *Limiter) tryWait(ctx context.Context, p *plan, key Key, cost int64) (d 
 	c := l.calls.Get().(*call)
 	defer l.calls.Put(c)
 	l.one(c, driver.Take, p, key, cost)
-	if err := l.bounded(ctx, c, p); err != nil {
+	if err := l.bounded(ctx, c); err != nil {
 		return l.failed(ctx, err, p)
 	}
 	d.fill(p.id.name, &c.ops[0], c.txn.At)
@@ -96,7 +117,7 @@ func (l *Limiter) tryWait(ctx context.Context, p *plan, key Key, cost int64) (d 
 	defer cancel()
 	l.one(c, driver.Refund, p, key, cost)
 	c.ops[0].At = driver.MicrosOf(d.At)
-	if err := l.apply(back, c.batch[:], p); err != nil {
+	if err := l.apply(back, c.batch[:]); err != nil {
 		return Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(ctx.Err(), err))
 	}
 	l.lines.wake(c.ops[0].Key)
@@ -104,13 +125,13 @@ func (l *Limiter) tryWait(ctx context.Context, p *plan, key Key, cost int64) (d 
 }
 
 // bounded is apply within Options.Timeout, however long ctx lasts.
-func (l *Limiter) bounded(ctx context.Context, c *call, p *plan) error {
+func (l *Limiter) bounded(ctx context.Context, c *call) error {
 	if !l.info.Instant {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, l.opts.Timeout)
 		defer cancel()
 	}
-	return l.apply(ctx, c.batch[:], p)
+	return l.apply(ctx, c.batch[:])
 }
 
 // tooLate is a *RefusedError if cost, behind ahead in the line, can never pass or surely not before ctx's deadline. A store
@@ -151,7 +172,7 @@ func (l *Limiter) ask(ctx context.Context, p *plan, key Key, cost int64) (d Deci
 	c := l.calls.Get().(*call)
 	defer l.calls.Put(c)
 	l.one(c, driver.Peek, p, key, cost)
-	if l.bounded(ctx, c, p) != nil {
+	if l.bounded(ctx, c) != nil {
 		return d, false
 	}
 	d.fill(p.id.name, &c.ops[0], c.txn.At)

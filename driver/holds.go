@@ -427,7 +427,7 @@ func DecodeHold(id string, blob []byte, now Micros) (h Hold, isOpen bool, err er
 	if err != nil {
 		return h, false, err
 	}
-	h = Hold{ID: id, Expires: rec.expires, Return: rec.ret}
+	h = Hold{ID: id, At: rec.at, Expires: rec.expires, Return: rec.ret}
 	for i := range rec.ops {
 		op := rec.ops[i].op
 		op.Cost = rec.ops[i].charged

@@ -94,10 +94,18 @@ type HoldLister interface {
 	Holds(ctx context.Context) iter.Seq2[Hold, error]
 }
 
+// A Router says where a key is. The Limiter puts it in front of the ids of holds, as "route.id", so that a store that has
+// its data in several places finds a hold by its id alone.
+type Router interface {
+	// Route is a short text of letters and digits, the same for all keys that can be decided together.
+	Route(k Key) string
+}
+
 // Hold is an open reservation.
 type Hold struct {
 	ID      string
-	Ops     []Op // as charged
+	At      Micros // when it was charged
+	Ops     []Op   // as charged
 	Expires Micros
 	Return  bool // given back at expiry
 }

@@ -35,11 +35,14 @@ const MaxOps = 64
 // MaxNumber is the greatest cost, size or count: 2^53 − 1. The least is −MaxNumber.
 const MaxNumber = 1<<53 - 1
 
+// MaxTxnID is the greatest length of Txn.ID.
+const MaxTxnID = 1024
+
 // Txn is one decision: all its ops or none. Fields marked result are zero on entry and filled in by the store.
 type Txn struct {
 	Verb    Verb
-	Ops     []Op    // Settle, Cancel, Progress, Renew: none, the hold knows its own
-	ID      string  // of the hold; or of a Take that is decided once
+	Ops     []Op    // Settle, Cancel, Progress, Renew: those of the hold with new Bounds, if the caller knows them, else none; the store answers with its own
+	ID      string  // of the hold; or of a Take that is decided once. 1 to MaxTxnID bytes: "namespace|id", or "namespace|route.id"
 	Hold    bool    // Take: record a hold under ID
 	Return  bool    // with Hold: at expiry give back what was not reported; false: it stays charged
 	TTL     Micros  // life of the hold, or of the answer under ID
