@@ -80,7 +80,7 @@ func (w *sweeping) look(c *conn, j *job) error {
 			return err
 		}
 		if w.last = w.to == nil; w.last {
-			if w.to, err = c.key(sweepLast, w.from); err != nil || w.to == nil {
+			if w.to, err = c.key(sweepLast); err != nil || w.to == nil {
 				return err
 			}
 		}

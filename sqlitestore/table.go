@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/ration-go/ration/driver"
@@ -66,7 +67,7 @@ type table struct {
 	known  *spaces
 	states map[string]*state // by the key as driver.Run has it
 	order  []*state
-	forget []driver.Key     // what the batch forgets, under every space
+	forget []driver.Key     // what the batch forgets; Space is what those that are meant begin with
 	fresh  map[string]int64 // ids of spaces, seen or made in this transaction
 	named  []string         // spaces of states made in this batch; a few names may be there twice
 	now    driver.Micros    // the server's clock
@@ -127,8 +128,10 @@ func (t *table) wantForgotten() error {
 	}
 	for name := range t.fresh {
 		for _, key := range t.forget {
-			key.Space = name
-			t.want(key.AppendTo(nil))
+			if strings.HasPrefix(name, key.Space) {
+				key.Space = name
+				t.want(key.AppendTo(nil))
+			}
 		}
 	}
 	return nil

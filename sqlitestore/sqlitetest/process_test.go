@@ -43,12 +43,17 @@ func child(what, engine, path string) error {
 	}
 	defer s.Close()
 	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		return err
+	// A byte at a time: what comes after the line is not ours.
+	for b := make([]byte, 1); b[0] != '\n'; {
+		if _, err := os.Stdin.Read(b); err != nil {
+			return err
+		}
 	}
 	switch what {
 	case "takes":
 		return childTakes(s)
+	case "serve":
+		return childServe(s)
 	case "hits":
 		return childHits(s)
 	case "share":
