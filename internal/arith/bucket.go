@@ -93,7 +93,7 @@ func (v *View) writeBucket(level, top int64) {
 
 // refilledAt is when the level will have reached level.
 func (v *View) refilledAt(level int64) int64 {
-	return min(v.base+v.ticks(level-v.level), Max/v.lim.Tick) * v.lim.Tick
+	return (v.base + v.ticks(level-v.level)) * v.lim.Tick
 }
 
 // ticks is how many ticks it takes to gain so many units: a century's at most, so that they can be multiplied.
