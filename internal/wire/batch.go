@@ -62,7 +62,7 @@ type Answer struct {
 	Error   *TxnError     `json:"error,omitempty"`
 	Ops     []Result      `json:"ops,omitempty"`
 
-	// HoldOps are those of the hold, for verbs that are sent without any.
+	// HoldOps are those of the hold, for the verbs that end or renew one.
 	HoldOps []Op `json:"hold_ops,omitempty"`
 }
 
@@ -151,9 +151,8 @@ func driverOps(ops []Op) []driver.Op {
 	return all
 }
 
-// EncodeAnswers is what a store filled in of batch, as the body of an answer. held are the transactions that were sent
-// without ops.
-func EncodeAnswers(batch []driver.Txn, held func(i int) bool) ([]byte, error) {
+// EncodeAnswers is what a store filled in of batch, as the body of an answer.
+func EncodeAnswers(batch []driver.Txn) ([]byte, error) {
 	a := Answers{Txns: make([]Answer, len(batch))}
 	for i := range batch {
 		t := &batch[i]
@@ -165,7 +164,7 @@ func EncodeAnswers(batch []driver.Txn, held func(i int) bool) ([]byte, error) {
 		for j := range t.Ops {
 			to.Ops[j] = Result(t.Ops[j].Result)
 		}
-		if held(i) {
+		if ofHold(t) {
 			to.HoldOps = opsOf(t.Ops)
 		}
 	}
@@ -184,7 +183,7 @@ func DecodeAnswers(body []byte, batch []*driver.Txn) error {
 	}
 	for i, t := range batch {
 		ops := len(t.Ops)
-		if ops == 0 {
+		if ofHold(t) {
 			ops = len(a.Txns[i].HoldOps)
 		}
 		if got := len(a.Txns[i].Ops); got != ops && a.Txns[i].Error == nil {
@@ -197,7 +196,7 @@ func DecodeAnswers(body []byte, batch []*driver.Txn) error {
 		if from.Error != nil {
 			t.Err = from.Error.Code.Err(from.Error.Detail)
 		}
-		if len(t.Ops) == 0 {
+		if ofHold(t) {
 			t.Ops = driverOps(from.HoldOps)
 		}
 		for j := range min(len(t.Ops), len(from.Ops)) {
@@ -206,6 +205,9 @@ func DecodeAnswers(body []byte, batch []*driver.Txn) error {
 	}
 	return nil
 }
+
+// ofHold reports whether t's ops are those of a hold, which the store knows.
+func ofHold(t *driver.Txn) bool { return t.Verb >= driver.Settle }
 
 // bytes are arbitrary bytes, base64 on the wire.
 type bytes string

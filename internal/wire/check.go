@@ -14,7 +14,7 @@ var ErrInvalidTxn = errors.New("ration: invalid transaction")
 // Bounds that the Limiter keeps and package driver does not name.
 const (
 	maxSpace = 2048
-	maxTxnID = 256
+	maxTxnID = 1024
 	minSpan  = 1_000                      // a millisecond
 	maxSpan  = 87_660 * 3600 * 1_000_000  // ten years
 	maxTTL   = 31 * 24 * 3600 * 1_000_000 // 31 days
@@ -23,19 +23,9 @@ const (
 
 // Check makes t ready for a store with info (it computes Gain, Unit and Tick), or says why the store must not see it: an
 // error that wraps driver.ErrNotApplied and ErrInvalidTxn, ration.ErrUnsupported or driver.ErrCrossGroup.
+//
+// Fields that a verb has no use for are not looked at.
 func Check(t *driver.Txn, info *driver.Info) error {
-	err := check(t, info)
-	if err == nil || errors.Is(err, driver.ErrNotApplied) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrNotApplied, err)
-}
-
-func invalidf(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrInvalidTxn, fmt.Sprintf(format, args...))
-}
-
-func check(t *driver.Txn, info *driver.Info) error {
 	if err := checkHead(t, info.Caps); err != nil {
 		return err
 	}
@@ -48,7 +38,7 @@ func check(t *driver.Txn, info *driver.Info) error {
 	}
 	for i := range t.Ops {
 		if err := checkOp(t, &t.Ops[i], info.Caps); err != nil {
-			return fmt.Errorf("op %d: %w", i, err)
+			return inOp(i, err)
 		}
 		for j := range i {
 			if t.Ops[j].Key == t.Ops[i].Key {
@@ -59,14 +49,27 @@ func check(t *driver.Txn, info *driver.Info) error {
 	return nil
 }
 
+func invalidf(format string, args ...any) error {
+	return &remote{kind: ErrInvalidTxn, detail: fmt.Sprintf(format, args...)}
+}
+
+func unsupported(what string) error {
+	return &remote{kind: ration.ErrUnsupported, detail: "the server's store has no " + what}
+}
+
+func inOp(i int, err error) error {
+	if r, ok := err.(*remote); ok {
+		r.detail = fmt.Sprintf("op %d: %s", i, r.detail)
+	}
+	return err
+}
+
 func checkHead(t *driver.Txn, caps driver.Caps) error {
-	ofHold := t.Verb >= driver.Settle
+	ofHold := ofHold(t)
 	switch {
 	case t.Verb < driver.Take || t.Verb > driver.Renew:
 		return invalidf("there is no verb %d", t.Verb)
-	case ofHold && len(t.Ops) > 0:
-		return invalidf("this verb has no ops: the hold knows its own")
-	case !ofHold && (len(t.Ops) < 1 || len(t.Ops) > driver.MaxOps):
+	case !ofHold && len(t.Ops) < 1 || len(t.Ops) > driver.MaxOps:
 		return invalidf("%d ops are not between 1 and %d", len(t.Ops), driver.MaxOps)
 	case len(t.ID) > maxTxnID:
 		return invalidf("an id of %d bytes is longer than %d", len(t.ID), maxTxnID)
@@ -101,10 +104,6 @@ func checkHead(t *driver.Txn, caps driver.Caps) error {
 	return nil
 }
 
-func unsupported(what string) error {
-	return fmt.Errorf("%w: the server's store has no %s", ration.ErrUnsupported, what)
-}
-
 func checkOp(t *driver.Txn, op *driver.Op, caps driver.Caps) error {
 	if err := checkKey(&op.Key); err != nil {
 		return err
@@ -122,10 +121,10 @@ func checkOp(t *driver.Txn, op *driver.Op, caps driver.Caps) error {
 		return invalidf("times is for a take of one op without an id")
 	case t.Verb == driver.Refund && (op.At < 1 || op.At > driver.MaxNumber):
 		return invalidf("a refund needs the time of the charge")
-	case t.Verb != driver.Refund && op.At != 0:
-		return invalidf("only a refund has the time of a charge")
 	case t.Verb == driver.Hit && op.Kind != driver.Counter:
 		return invalidf("a hit is for a counter")
+	case op.Kind == driver.Slots && (t.Verb == driver.Take && !t.Hold || t.Verb == driver.Hit || t.Verb == driver.Refund):
+		return invalidf("slots are held, not taken")
 	case t.Verb == driver.Forget:
 		return nil
 	case op.Size < 0 || op.Size > driver.MaxNumber:

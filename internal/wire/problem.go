@@ -22,6 +22,7 @@ const (
 	CodeInvalidTime    Code = "invalid_time"
 	CodeInvalidID      Code = "invalid_id"
 	CodeInvalidTxn     Code = "invalid_txn"
+	CodeInvalidAmounts Code = "invalid_amounts"
 	CodeOverflow       Code = "overflow"
 	CodeCrossGroup     Code = "cross_group"
 	CodeUnsupported    Code = "unsupported"
@@ -48,6 +49,7 @@ var known = []struct {
 	{ration.ErrInvalidTime, CodeInvalidTime},
 	{ration.ErrInvalidID, CodeInvalidID},
 	{ErrInvalidTxn, CodeInvalidTxn},
+	{driver.ErrAmounts, CodeInvalidAmounts},
 	{driver.ErrOverflow, CodeOverflow},
 	{driver.ErrCrossGroup, CodeCrossGroup},
 	{ration.ErrUnsupported, CodeUnsupported},
@@ -77,23 +79,35 @@ func CodeOf(err error) Code {
 	return CodeOutcomeUnknown
 }
 
-// Err is the error that code stands for, with detail; CodeOf(code.Err("")) is code again, for a code of this package. It
-// wraps driver.ErrNotApplied, but for CodeOutcomeUnknown and for a code that is not known here, of which nothing is sure.
+// Err is the error that c stands for, with detail as its text; CodeOf(c.Err("")) is c again, for a code of this package.
+// It wraps driver.ErrNotApplied, but for CodeOutcomeUnknown and for a code that is not known here, of which nothing is
+// sure.
 func (c Code) Err(detail string) error {
 	for _, k := range known {
-		if k.code != c {
-			continue
+		if k.code == c {
+			return &remote{k.err, detail}
 		}
-		if !errors.Is(k.err, driver.ErrNotApplied) {
-			return fmt.Errorf("%w (%w): %s", k.err, driver.ErrNotApplied, detail)
-		}
-		return fmt.Errorf("%w: %s", k.err, detail)
 	}
 	if c == CodeUnavailable {
-		return fmt.Errorf("%w: %s", driver.ErrNotApplied, detail)
+		return &remote{driver.ErrNotApplied, detail}
 	}
-	return fmt.Errorf("%s: %s", c, detail)
+	return fmt.Errorf("ration: %s: %s", c, detail)
 }
+
+// remote is an error of a kind that changes nothing, with words of its own.
+type remote struct {
+	kind   error
+	detail string
+}
+
+func (e *remote) Error() string {
+	if e.detail == "" {
+		return e.kind.Error()
+	}
+	return "ration: " + e.detail
+}
+
+func (e *remote) Unwrap() []error { return []error{e.kind, driver.ErrNotApplied} }
 
 // Explain is what a person who gets the code of err should know: err's own text if that is about the request, else a
 // sentence. Texts of stores stay on the server; they may name its files and hosts.

@@ -15,10 +15,8 @@ func (h *handler) apply(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	batch := make([]*driver.Txn, 0, len(txns))
-	held := make([]bool, len(txns))
 	for i := range txns {
 		t := &txns[i]
-		held[i] = len(t.Ops) == 0
 		if t.Err = wire.Check(t, &h.info); t.Err == nil {
 			batch = append(batch, t)
 		}
@@ -33,7 +31,7 @@ func (h *handler) apply(ctx context.Context, body []byte) (any, error) {
 			return nil, err
 		}
 	}
-	return wire.EncodeAnswers(txns, func(i int) bool { return held[i] })
+	return wire.EncodeAnswers(txns)
 }
 
 // health asks the store for a count that nobody makes, and so leaves it as it is.

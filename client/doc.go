@@ -1,0 +1,13 @@
+// Package client is a store on another machine: the one behind a ration server, reached over HTTP. With it a program has
+// the whole of package ration and shares its counts with everybody who asks that server.
+//
+//	store, err := client.New("http://127.0.0.1:7531", nil)
+//	if err != nil { … }
+//	limiter := ration.New(store, nil)
+//	defer limiter.Close()
+//
+// The namespace of the Limiter goes along, so the server's own limits are those of the empty namespace.
+//
+// A call whose answer got lost is never sent again: it may have been charged, and ration.ErrOutcomeUnknown says so. Nor
+// are redirects followed.
+package client
