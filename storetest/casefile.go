@@ -288,7 +288,11 @@ func (s *suite) caseFile(t scope, f *caseFile) {
 		}
 		e := s.executor(t, store)
 		if d := e.firstDifference(c.steps); d != nil {
-			t.Errorf("%s:%d: in %q, %s. The file says there: %s", f.name, d.part.line, c.title, d.sentence(), d.part.prose)
+			why := ""
+			if d.part.prose != "" {
+				why = " The file says there: " + d.part.prose
+			}
+			t.Errorf("%s:%d: in %q, %s.%s", f.name, d.part.line, c.title, d.sentence(), why)
 		}
 		store = e.store
 	}

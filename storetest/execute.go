@@ -59,16 +59,18 @@ func (n needs) missing(s *suite) string {
 	return ""
 }
 
-// spaces gives every run of some steps a namespace of its own, so that many can use one store.
-var spaces atomic.Int64
+// runs numbers the uses of a store, so that many can share one without seeing each other.
+var runs atomic.Int64
+
+func runName() string { return "t" + strconv.FormatInt(runs.Add(1), 36) + "." }
 
 // executor runs steps on one store.
 type executor struct {
-	store  driver.Store
-	again  func(s driver.Store) driver.Store
-	prefix string
-	group  string // of keys that name none, on a store that wants one
-	most   int    // transactions in one call
+	store driver.Store
+	again func(s driver.Store) driver.Store
+	space string // before each Space: the namespace of this run
+	group string // before each Group, for runs so many that they would make too many Spaces
+	most  int    // transactions in one call
 }
 
 func (s *suite) executor(t scope, store driver.Store) *executor {
@@ -88,13 +90,16 @@ func (s *suite) maxBatch() int {
 // onModel is an executor on a model.
 func onModel(m *model) *executor { return &executor{store: m, most: 100} }
 
-// fresh starts over, as if on an empty store.
+// fresh starts over, as if on an empty store. A Space of its own leaves keys without a group as they are.
 func (e *executor) fresh(oneGroup bool) {
-	e.prefix = "t" + strconv.FormatInt(spaces.Add(1), 36) + "."
+	e.space, e.group = runName(), ""
 	if oneGroup {
 		e.group = "one"
 	}
 }
+
+// freshGroup starts over in a group of its own. Groups may be many, Spaces may not.
+func (e *executor) freshGroup() { e.space, e.group = "random.", runName() }
 
 // do runs one step and answers what each of its parts was answered.
 func (e *executor) do(st *step) (answers [][]string, err error) {
@@ -119,11 +124,9 @@ func (e *executor) do(st *step) (answers [][]string, err error) {
 			return nil, err
 		}
 	}
-	if last := len(batch) - 1; len(st.parts) == 1 {
-		batch = batch[last:]
-	}
-	for _, txn := range batch {
-		answers = append(answers, answerTo(txn))
+	batch = batch[len(batch)-len(st.parts):] // a part that repeats stands alone
+	for i, txn := range batch {
+		answers = append(answers, answerTo(txn, st.parts[i].now))
 	}
 	return answers, nil
 }
@@ -134,10 +137,7 @@ func (e *executor) own(txn *driver.Txn) *driver.Txn {
 	t.Ops = slices.Clone(txn.Ops)
 	for i := range t.Ops {
 		key := &t.Ops[i].Key
-		key.Space = e.prefix + key.Space
-		if key.Group == "" {
-			key.Group = e.group
-		}
+		key.Space, key.Group = e.space+key.Space, e.group+key.Group
 	}
 	return &t
 }
@@ -171,27 +171,31 @@ type difference struct {
 
 // sentence explains d.
 func (d *difference) sentence() string {
-	call := fmt.Sprintf("%q at %s", d.part.text, instantText(d.part.now))
+	call := fmt.Sprintf("%s at %s", quote(d.part.text), instantText(d.part.now))
 	if d.err != nil {
-		return fmt.Sprintf("%s should answer %s, but the call failed: %v", call, quoteAll(d.want), d.err)
+		return fmt.Sprintf("%s should answer %s, but the call failed: %v", call, quote(d.want...), d.err)
 	}
-	for i := range min(len(d.want), len(d.got)) {
-		if d.want[i] != d.got[i] {
+	if len(d.want) == len(d.got) {
+		for i := range d.want {
+			if d.want[i] == d.got[i] {
+				continue
+			}
 			of := ""
 			if len(d.want) > 1 {
 				of = fmt.Sprintf(" (line %d of its answer)", i+1)
 			}
-			return fmt.Sprintf("%s should answer %q, but the store answered %q%s", call, d.want[i], d.got[i], of)
+			return fmt.Sprintf("%s should answer %s, but the store answered %s%s", call, quote(d.want[i]), quote(d.got[i]), of)
 		}
 	}
-	return fmt.Sprintf("%s should answer %s, but the store answered %s", call, quoteAll(d.want), quoteAll(d.got))
+	return fmt.Sprintf("%s should answer %s, but the store answered %s", call, quote(d.want...), quote(d.got...))
 }
 
-func quoteAll(lines []string) string {
+// quote marks off what stands in a case file, where keys have quotation marks of their own.
+func quote(lines ...string) string {
 	if len(lines) == 0 {
-		return "without error"
+		return "nothing"
 	}
-	return strconv.Quote(strings.Join(lines, "; "))
+	return "`" + strings.Join(lines, "; ") + "`"
 }
 
 // firstDifference runs steps and compares with what they want.

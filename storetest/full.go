@@ -74,7 +74,7 @@ func (s *suite) fullKeeps(t scope) {
 	}
 	now := base
 	for _, text := range limits {
-		txn := p.txnAt(now, driver.Take, text, "x", 5)
+		txn := p.txnAt(now, driver.Take, text, text, 5)
 		if err := failure(store, txn); err != nil || !txn.Allowed {
 			t.Errorf("taking all 5 of %s should pass, but answered %v, %v", text, txn.Allowed, err)
 		}
@@ -101,7 +101,7 @@ func (s *suite) fullKeeps(t scope) {
 		t.Errorf("a store with room for %d keys took more than %d that may not be dropped, and never answered driver.ErrFull", room, 4*room)
 	}
 	for _, text := range limits {
-		txn := p.txnAt(now, driver.Take, text, "x", 1)
+		txn := p.txnAt(now, driver.Take, text, text, 1)
 		if err := failure(store, txn); err != nil || txn.Allowed {
 			t.Errorf("a key that has used up %s should still be refused after a flood of new keys, but was answered %v, %v", text, txn.Allowed, err)
 		}

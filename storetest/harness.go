@@ -107,7 +107,6 @@ type theme struct {
 // themes are all parts but the case files. What needs a further cap is one more line here.
 func themes() []theme {
 	return []theme{
-		{name: "durable", missing: (*suite).noDurable, alone: true, run: (*suite).durable},
 		{name: "random", run: (*suite).random},
 		{name: "parallel", run: (*suite).parallel},
 		{name: "parallel lists", needs: driver.CapList, run: (*suite).parallelLists},
@@ -117,6 +116,7 @@ func themes() []theme {
 		{name: "sweep", missing: (*suite).noSweeper, run: (*suite).sweeping},
 		{name: "full", missing: (*suite).noFull, run: (*suite).full},
 		{name: "trips", missing: (*suite).noTrips, run: (*suite).trips},
+		{name: "durable", missing: (*suite).noDurable, alone: true, run: (*suite).durable},
 	}
 }
 

@@ -3,14 +3,16 @@ package storetest
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/ration-go/ration/driver"
 )
 
 // model is what a correct store is compared with: driver.Run over a map. It never sweeps.
 type model struct {
-	mu   sync.Mutex
-	rows map[string]modelRow
+	mu     sync.Mutex
+	rows   map[string]modelRow
+	closed bool
 }
 
 type modelRow struct {
@@ -33,11 +35,14 @@ func (m *model) Save(key, blob []byte, expires driver.Micros) error {
 	return nil
 }
 
-// Apply decides a batch. Txn.Now is set in all that the suite sends to it.
+// Apply decides a batch.
 func (m *model) Apply(_ context.Context, batch []*driver.Txn) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return driver.Run(m, base, batch)
+	if m.closed {
+		return driver.ErrClosed
+	}
+	return driver.Run(m, driver.MicrosOf(time.Now()), batch)
 }
 
 // Info claims all that Run gives.
@@ -45,8 +50,13 @@ func (m *model) Info() driver.Info {
 	return driver.Info{Kind: "model", Scope: driver.Process, Caps: driver.CapsRun, Instant: true}
 }
 
-// Close does nothing.
-func (m *model) Close() error { return nil }
+// Close makes every later Apply fail.
+func (m *model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	return nil
+}
 
 // endsWithin reports whether a state ends after from and not after to. If the clock goes back from to to from, such a
 // state may be there again or not: both are right, so there is nothing to compare.

@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 type place struct{ prefix, group string }
 
 func (s *suite) place() place {
-	p := place{prefix: "t" + strconv.FormatInt(spaces.Add(1), 36) + "."}
+	p := place{prefix: runName()}
 	if s.info.OneGroup {
 		p.group = "one"
 	}

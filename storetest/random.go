@@ -47,7 +47,7 @@ func (e *executor) differs(lines []string) *difference {
 	if !ok {
 		return nil
 	}
-	e.fresh(e.group != "")
+	e.freshGroup()
 	return e.firstDifference(steps)
 }
 

@@ -34,7 +34,7 @@ func (s *suite) sweepBounded(t scope, store driver.Store, sweeper driver.Sweeper
 	p := s.place()
 	for i := range keys {
 		for _, text := range append(s.briefLimits(), s.slowLimits(5)...) {
-			if err := failure(store, p.txnAt(base, driver.Take, text, fmt.Sprint("k", i), 3)); err != nil {
+			if err := failure(store, p.txnAt(base, driver.Take, text, text+fmt.Sprint(i), 3)); err != nil {
 				t.Errorf("taking 3 of %s failed: %v", text, err)
 			}
 		}
@@ -61,7 +61,7 @@ func (s *suite) sweepBounded(t scope, store driver.Store, sweeper driver.Sweeper
 	}
 	for _, text := range s.slowLimits(5) {
 		for i := range keys {
-			txn := p.txnAt(later, driver.Peek, text, fmt.Sprint("k", i), 3)
+			txn := p.txnAt(later, driver.Peek, text, text+fmt.Sprint(i), 3)
 			if err := failure(store, txn); err != nil || txn.Allowed || txn.Ops[0].Result.Used != 3 {
 				t.Errorf("3 of %s, used a minute ago, should still be used after a sweep, but %d are (%v)", text, txn.Ops[0].Result.Used, err)
 				return
@@ -69,7 +69,7 @@ func (s *suite) sweepBounded(t scope, store driver.Store, sweeper driver.Sweeper
 		}
 	}
 	for _, text := range s.briefLimits() {
-		txn := p.txnAt(later, driver.Take, text, "k0", 5)
+		txn := p.txnAt(later, driver.Take, text, text+"0", 5)
 		if err := failure(store, txn); err != nil || !txn.Allowed {
 			t.Errorf("all 5 of %s should be there again after a minute and a sweep, but a take of 5 answered %v, %v", text, txn.Allowed, err)
 		}

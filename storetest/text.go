@@ -103,10 +103,11 @@ func instantText(m driver.Micros) string {
 	return m.Time().Format(time.RFC3339Nano)
 }
 
-// answerTo is what a store answered to t, as lines of a case file: one, or for a list one for all and one for each.
-func answerTo(t *driver.Txn) []string {
+// answerTo is what a store answered to t, which it was to decide at now, as lines of a case file: one, or for a list one for
+// all and one for each.
+func answerTo(t *driver.Txn, now driver.Micros) []string {
 	note := ""
-	if t.At != t.Now && t.Now != 0 {
+	if t.At != now {
 		note = fmt.Sprintf(" decided at %s, not by the clock it was given", instantText(t.At))
 	}
 	if t.Err != nil {
