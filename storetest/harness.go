@@ -64,12 +64,13 @@ func Run(t *testing.T, h Harness) {
 
 // settings is how long and by which random numbers the suite runs.
 type settings struct {
-	seed uint64
-	long int
+	seed   uint64
+	random time.Duration // how long random commands go on, at least
+	long   int           // how often the rest is repeated
 }
 
 func settingsFromEnv(t testing.TB) settings {
-	set := settings{seed: uint64(time.Now().UnixNano()), long: 1}
+	set := settings{seed: uint64(time.Now().UnixNano()), random: time.Second, long: 1}
 	if text := os.Getenv("RATION_SEED"); text != "" {
 		n, err := strconv.ParseUint(text, 0, 64)
 		if err != nil {
@@ -82,7 +83,7 @@ func settingsFromEnv(t testing.TB) settings {
 		if err != nil || n < 1 {
 			t.Fatalf("RATION_LONG=%q is not a number from 1", text)
 		}
-		set.long = n
+		set.long, set.random = n, time.Duration(n)*set.random
 	}
 	return set
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/arith"
@@ -366,7 +367,7 @@ func TestMutationsAtRandom(t *testing.T) {
 		}
 		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			got := complain(t, harness(m), settings{seed: 1, long: 10}, func(part string) bool {
+			got := complain(t, harness(m), settings{seed: 1, random: 10 * time.Second, long: 1}, func(part string) bool {
 				return part == "checks" || part == "checks/random"
 			})
 			if len(got.lines) == 0 {

@@ -10,14 +10,11 @@ import (
 	"github.com/ration-go/ration/driver"
 )
 
-// randomTime is how long the random sequences run, once.
-const randomTime = time.Second
-
 // random compares the store with the model over random sequences of commands, and prints the first that differs as a
 // case, as short as it could be made.
 func (s *suite) random(t scope) {
 	store := s.h.Open(t)
-	until := time.Now().Add(time.Duration(s.long) * randomTime)
+	until := time.Now().Add(s.settings.random)
 	sequences, steps := 0, 0
 	for n := uint64(0); n < 20 || time.Now().Before(until); n++ {
 		rng := rand.New(rand.NewPCG(s.seed, n))

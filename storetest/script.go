@@ -237,7 +237,10 @@ func (s *script) txn(name string, args []string) (*driver.Txn, []string, error) 
 	op := l.at(key, cost, s.callerNow())
 	op.Key.Space = s.namespace + l.op.Key.Space
 	switch {
-	case name == "refund" && len(args) == 1 && args[0][0] == '@':
+	case name == "refund":
+		if len(args) != 1 || args[0][0] != '@' {
+			return nil, nil, errors.New("a refund says of when: @TIME")
+		}
 		op.At, err = parseInstant(args[0][1:])
 	case name == "take" && len(args) == 2 && args[0] == "times":
 		op.Times, err = strconv.ParseInt(args[1], 10, 64)

@@ -59,6 +59,9 @@ func decimal(m, unit driver.Micros) string {
 func parseSpan(text string) (driver.Micros, error) {
 	negative := strings.HasPrefix(text, "-")
 	rest := strings.TrimPrefix(text, "-")
+	if rest == "" {
+		return 0, fmt.Errorf("%q is not a span of time", text)
+	}
 	var m driver.Micros
 	if days, after, ok := strings.Cut(rest, "d"); ok {
 		n, err := strconv.ParseInt(days, 10, 32)
