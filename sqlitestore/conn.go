@@ -74,6 +74,10 @@ func openConn(ctx context.Context, db *sql.DB, writer bool, sync Synchronous) (*
 // close gives the connection up; what was not committed is rolled back. It does not go back to the pool, where its settings
 // would surprise others.
 func (c *conn) close() {
+	// database/sql leaves these to us, and SQLite keeps a connection that has some, with its locks.
+	for _, s := range c.stmts {
+		_ = s.Close()
+	}
 	_ = c.sql.Raw(func(any) error { return sqldriver.ErrBadConn })
 	_ = c.sql.Close()
 }
@@ -143,10 +147,8 @@ func (c *conn) each(f *form, rows int, args []any, scan func(*sql.Rows) error) e
 
 // undo ends a transaction that shall change nothing.
 func (c *conn) undo() {
-	if !c.broken {
-		if _, err := c.run(rollback, 0); err != nil {
-			c.broken = true
-		}
+	if _, err := c.run(rollback, 0); err != nil {
+		c.broken = true
 	}
 }
 

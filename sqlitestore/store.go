@@ -205,4 +205,3 @@ func (s *Store) read(c *conn, j *job, t *table, batch []*driver.Txn) error {
 }
 
 func now() driver.Micros { return driver.MicrosOf(time.Now()) }
-
