@@ -194,6 +194,7 @@ func (v *View) Reset() {
 		tick = v.lim.Tick
 	}
 	if st.forget(v.now, tick) { // v.now: a window's uses may be ahead of the store's clock
+		*v, _ = Open(st, v.lim, v.wall)
 		v.dirty = true
 	}
 }
