@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
 // target is whom a client command asks: a server over HTTP, or a store by way of the same HTTP API within the process, so
@@ -25,10 +25,11 @@ type target struct {
 	timeout time.Duration
 }
 
-func (t *target) register(flags *pflag.FlagSet) {
+func (t *target) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&t.server, "server", "", "`URL` of the server to ask (environment: RATION_SERVER; default http://"+DefaultListen+")")
 	flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for the answer")
-	t.source.register(flags, func(s *setting) bool { return s.name == "store" || s.name == "namespace" })
+	t.source.register(cmd, func(s *setting) bool { return s.name == "store" || s.name == "namespace" })
 	flags.Lookup("store").Usage = "ask this store instead of a server: sqlite:PATH or memory:"
 	flags.Lookup("config").Usage = "with --store: YAML `FILE` with settings and named limits (environment: RATION_CONFIG)"
 	flags.Lookup("namespace").Usage = "with --store: the namespace of its server"

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -80,20 +81,10 @@ commands ask a server, or a store directly with --store.
 Exit codes: 0 done or allowed, 1 refused, 2 error.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			text := fmt.Sprintf("unknown command %q", args[0])
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				text += "; did you mean " + near[0] + "?"
-			}
-			return usageError{errors.New(text)}
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          noCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.PersistentFlags().BoolVar(&p.json, "json", false, "answer in JSON, for programs")
 	root.AddGroup(&cobra.Group{ID: "server", Title: "The server:"}, &cobra.Group{ID: "client", Title: "Asking it:"})
 	root.AddCommand(p.serve(), p.config(), p.version())
 	root.AddCommand(p.take(), p.peek(), p.refund(), p.reset(), p.forget(), p.hit(), p.limits())
@@ -105,6 +96,38 @@ type program struct {
 	opts *Options
 	env  []string
 	json bool
+}
+
+// noCommand is for commands that only have others below them.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return usageError{fmt.Errorf("unknown command %q; %w", args[0], nearest(args[0], names))}
+}
+
+// jsonFlag is for commands with an answer.
+func (p *program) jsonFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&p.json, "json", false, "answer in JSON, for programs")
+	return cmd
+}
+
+// number is a flag of a whole number.
+type number int64
+
+func (n *number) String() string { return strconv.FormatInt(int64(*n), 10) }
+func (n *number) Type() string   { return "N" }
+func (n *number) Set(text string) error {
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return errors.New("this is not a whole number, or it is too large")
+	}
+	*n = number(v)
+	return nil
 }
 
 // args says how many arguments a command has, by their names.
@@ -122,7 +145,7 @@ func args(names ...string) cobra.PositionalArgs {
 }
 
 func (p *program) version() *cobra.Command {
-	return &cobra.Command{
+	return p.jsonFlag(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  args(),
@@ -135,7 +158,7 @@ func (p *program) version() *cobra.Command {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ration %s (%s %s/%s)\n", p.opts.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
-	}
+	})
 }
 
 func buildVersion() string {

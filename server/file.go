@@ -50,7 +50,7 @@ func (f *file) read(data []byte) {
 		f.faults = append(f.faults, one)
 		return
 	}
-	if len(doc.Content) > 0 {
+	if len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
 		f.settings(doc.Content[0], "")
 	}
 }
@@ -101,6 +101,10 @@ func (f *file) limits(node *yaml.Node) {
 	f.entries(node, "limits.", func(key, value *yaml.Node) {
 		name := "limits." + key.Value
 		rule := ration.Rule{Name: key.Value}
+		if rule.Name == "" {
+			f.fault(key, name, errors.New("a limit needs a name"))
+			return
+		}
 		value = followed(value)
 		if value.Kind != yaml.MappingNode {
 			f.limit(&rule, value, name)

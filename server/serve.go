@@ -7,9 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func (p *program) serve() *cobra.Command {
@@ -36,7 +36,7 @@ Calls under way are finished before the program ends; a second signal ends it at
 			return p.run(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	from.register(cmd.Flags(), func(*setting) bool { return true })
+	from.register(cmd, func(*setting) bool { return true })
 	return cmd
 }
 
@@ -89,8 +89,8 @@ type source struct {
 	given []given
 }
 
-func (s *source) register(flags *pflag.FlagSet, wanted func(*setting) bool) {
-	defaults := s.opts.defaults()
+func (s *source) register(cmd *cobra.Command, wanted func(*setting) bool) {
+	defaults, flags := s.opts.defaults(), cmd.Flags()
 	flags.StringVar(&s.file, "config", "", "YAML `FILE` with settings and named limits (environment: RATION_CONFIG)")
 	for _, one := range settings {
 		if !wanted(one) {
@@ -101,6 +101,9 @@ func (s *source) register(flags *pflag.FlagSet, wanted func(*setting) bool) {
 			help += " (default " + text + ")"
 		}
 		flags.Var(&settingFlag{s, one}, one.flag(), help)
+		if words := strings.Split(one.value, "|"); len(words) > 1 {
+			_ = cmd.RegisterFlagCompletionFunc(one.flag(), cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails if done twice
+		}
 	}
 }
 
@@ -145,7 +148,7 @@ func (p *program) config() *cobra.Command {
 		Use:     "config",
 		GroupID: "server",
 		Short:   "Look at a configuration",
-		Args:    args(),
+		Args:    noCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	from := &source{program: p}
@@ -156,7 +159,12 @@ func (p *program) config() *cobra.Command {
 them. It opens no store and no port.
 
 Exit codes: 0 valid, 2 not.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) == 0 {
+				return nil
+			}
+			return args("FILE")(cmd, given)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if from.file != "" {
@@ -174,8 +182,8 @@ Exit codes: 0 valid, 2 not.`,
 			return p.printConfig(cmd.OutOrStdout(), cfg)
 		},
 	}
-	from.register(check.Flags(), func(*setting) bool { return true })
-	parent.AddCommand(check)
+	from.register(check, func(*setting) bool { return true })
+	parent.AddCommand(p.jsonFlag(check))
 	return parent
 }
 

@@ -39,7 +39,7 @@ var settings = []*setting{
 	},
 	{
 		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH or memory:",
-		set: func(c *Config, text string) error { c.Store = text; return checkStoreURL(text) },
+		set: func(c *Config, text string) (err error) { c.Store, err = parseStoreURL(text); return err },
 		get: func(c *Config) string { return c.Store },
 	},
 	{
@@ -133,14 +133,15 @@ func checkListen(text string) error {
 	return nil
 }
 
-var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+-]*$`)
 
-func checkStoreURL(text string) error {
-	scheme, _, ok := strings.Cut(text, ":")
-	if !ok || !schemeForm.MatchString(scheme) {
-		return fmt.Errorf("%q is not the URL of a store; it begins with a scheme and a colon, as in %s or memory:", text, DefaultStore)
+// parseStoreURL is text as a URL. A scheme alone may go without its colon, which YAML wants quoted.
+func parseStoreURL(text string) (string, error) {
+	scheme, rest, _ := strings.Cut(text, ":")
+	if !schemeForm.MatchString(scheme) {
+		return text, fmt.Errorf("%q is not the URL of a store; it begins with a scheme and a colon, as in %s or memory:", text, DefaultStore)
 	}
-	return nil
+	return scheme + ":" + rest, nil
 }
 
 func parseOnError(text string) (ration.OnError, error) {

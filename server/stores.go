@@ -66,13 +66,17 @@ func (o *Options) opener(url string) (OpenFunc, error) {
 }
 
 func (o *Options) open(ctx context.Context, cfg *Config) (driver.Store, error) {
-	open, err := o.opener(cfg.Store)
+	url, err := parseStoreURL(cfg.Store)
 	if err != nil {
 		return nil, err
 	}
-	store, err := open(ctx, cfg.Store, cfg)
+	open, err := o.opener(url)
 	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", redacted(cfg.Store), err)
+		return nil, err
+	}
+	store, err := open(ctx, url, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", redacted(url), err)
 	}
 	return store, nil
 }

@@ -116,8 +116,9 @@ func (p *program) verb(cmd *cobra.Command, others []string, build func(in map[st
 	for _, register := range extra {
 		register(cmd.Flags())
 	}
-	to.register(cmd.Flags())
-	return cmd
+	to.register(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return p.jsonFlag(cmd)
 }
 
 // show prints an answer, or makes an error of it.
@@ -184,7 +185,7 @@ func (p *program) peek() *cobra.Command {
 
 func (p *program) decide(name, short, more string) *cobra.Command {
 	limit := &limitFlags{}
-	cost := int64(1)
+	cost := number(1)
 	return p.verb(&cobra.Command{
 		Use:   name + " KEY LIMIT",
 		Short: short,
@@ -197,14 +198,14 @@ func (p *program) decide(name, short, more string) *cobra.Command {
 		in["cost"] = cost
 		return nil
 	}, printDecision, limit.register, func(flags *pflag.FlagSet) {
-		flags.Int64Var(&cost, "cost", 1, "how much of the limit it takes, `N`")
+		flags.Var(&cost, "cost", "how much of the limit it takes")
 	})
 }
 
 func (p *program) refund() *cobra.Command {
 	limit := &limitFlags{}
-	n := int64(1)
-	at := int64(0)
+	n := number(1)
+	at := number(0)
 	return p.verb(&cobra.Command{
 		Use:   "refund KEY LIMIT --at AT_US",
 		Short: "Give back what was charged",
@@ -220,8 +221,8 @@ AT_US is at_us of the answer to take --json: when it was charged, in microsecond
 		in["cost"], in["at_us"] = n, at
 		return nil
 	}, printRefund, limit.register, func(flags *pflag.FlagSet) {
-		flags.Int64Var(&n, "cost", 1, "how much to give back, `N`")
-		flags.Int64Var(&at, "at", 0, "`AT_US` of the charge")
+		flags.Var(&n, "cost", "how much to give back")
+		flags.Var(&at, "at", "`AT_US` of the charge")
 	})
 }
 
@@ -248,7 +249,7 @@ func (p *program) forget() *cobra.Command {
 }
 
 func (p *program) hit() *cobra.Command {
-	n := int64(1)
+	n := number(1)
 	return p.verb(&cobra.Command{
 		Use:   "hit KEY WINDOW",
 		Short: "Count on a bare counter",
@@ -263,7 +264,7 @@ an open one keeps its end. --n 0 only reads; below zero takes back.`,
 		in["window_ms"], in["n"] = d.Milliseconds(), n
 		return nil
 	}, printHit, func(flags *pflag.FlagSet) {
-		flags.Int64Var(&n, "n", 1, "how much to count, `N`")
+		flags.Var(&n, "n", "how much to count")
 	})
 }
 
@@ -282,8 +283,8 @@ func (p *program) limits() *cobra.Command {
 			return p.show(cmd, got, printLimits)
 		},
 	}
-	to.register(cmd.Flags())
-	return cmd
+	to.register(cmd)
+	return p.jsonFlag(cmd)
 }
 
 func trimmed(body []byte) []byte { return []byte(strings.TrimRight(string(body), "\r\n")) }
