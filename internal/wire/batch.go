@@ -69,7 +69,7 @@ type Answer struct {
 // TxnError is a driver.Txn's Err. Whether it may have been charged follows from the code.
 type TxnError struct {
 	Code   Code   `json:"code" strict:"required"`
-	Detail string `json:"detail"`
+	Detail string `json:"detail" strict:"required"`
 }
 
 // Result is a driver.Result.

@@ -129,7 +129,7 @@ func Explain(err error) string {
 	case CodeClosed:
 		return "the server is closing; nothing was charged"
 	}
-	return strings.TrimPrefix(err.Error(), "ration: ")
+	return strings.ReplaceAll(err.Error(), "ration: ", "")
 }
 
 // Problem is the body of every answer that is an error: application/problem+json of RFC 9457.

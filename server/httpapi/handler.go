@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -91,8 +92,10 @@ type handler struct {
 type route struct {
 	method  string // GET allows HEAD too
 	maxBody int
-	// run answers the body of a request: what to send, as JSON, or raw if it is a []byte.
+	// run answers the body of a request: what to send, as JSON, or the JSON itself if it is a []byte.
 	run func(ctx context.Context, body []byte) (any, error)
+	// request and answer are what the bodies hold; the document of OpenAPI is held to them.
+	request, answer reflect.Type
 }
 
 func (h *handler) table() map[string]route {
@@ -104,22 +107,31 @@ func (h *handler) table() map[string]route {
 		"/v1/reset":     post(h.reset),
 		"/v1/forget":    post(h.forget),
 		"/v1/hit":       post(h.hit),
-		"/v1/apply":     {http.MethodPost, wire.MaxBody, h.apply},
-		"/v1/limits":    {http.MethodGet, 0, h.limits},
-		"/healthz":      {http.MethodGet, 0, h.health},
-		"/openapi.json": {http.MethodGet, 0, h.openAPI},
+		"/v1/apply":     {http.MethodPost, wire.MaxBody, h.apply, reflect.TypeFor[wire.Batch](), reflect.TypeFor[wire.Answers]()},
+		"/v1/limits":    get(h.limits),
+		"/healthz":      get(h.health),
+		"/openapi.json": {method: http.MethodGet, run: h.openAPI},
 	}
 }
 
 // post is a route whose body is a T.
-func post[T any](run func(context.Context, *T) (any, error)) route {
+func post[T, A any](run func(context.Context, *T) (A, error)) route {
 	return route{http.MethodPost, MaxBody, func(ctx context.Context, body []byte) (any, error) {
 		request := new(T)
 		if err := strictjson.Decode(body, request); err != nil {
 			return nil, err
 		}
 		return run(ctx, request)
-	}}
+	}, reflect.TypeFor[T](), reflect.TypeFor[A]()}
+}
+
+// get is a route without a body.
+func get[A any](run func(context.Context) (A, error)) route {
+	return route{
+		method: http.MethodGet,
+		run:    func(ctx context.Context, _ []byte) (any, error) { return run(ctx) },
+		answer: reflect.TypeFor[A](),
+	}
 }
 
 // ServeHTTP answers a request.

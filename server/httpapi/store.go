@@ -35,7 +35,7 @@ func (h *handler) apply(ctx context.Context, body []byte) (any, error) {
 }
 
 // health asks the store for a count that nobody makes, and so leaves it as it is.
-func (h *handler) health(ctx context.Context, _ []byte) (any, error) {
+func (h *handler) health(ctx context.Context) (a healthAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	kind, ok := h.healthKind()
@@ -52,7 +52,7 @@ func (h *handler) health(ctx context.Context, _ []byte) (any, error) {
 			err = t.Err
 		}
 		if err != nil {
-			return nil, errors.Join(err, driver.ErrNotApplied)
+			return a, errors.Join(err, driver.ErrNotApplied)
 		}
 	}
 	return healthAnswer{Status: "ok", Version: h.version}, nil

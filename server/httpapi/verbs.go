@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/wire"
 )
 
 // keyAndLimit is who and what, as most verbs want them.
@@ -21,47 +23,51 @@ func (h *handler) keyAndLimit(k *keyFields, f *limitFields) (key ration.Key, lim
 	return key, limit, nil
 }
 
-func (h *handler) take(ctx context.Context, r *takeRequest) (any, error) {
+func (h *handler) take(ctx context.Context, r *takeRequest) (decisionAnswer, error) {
 	return h.decide(ctx, r, h.limiter.Take)
 }
 
-func (h *handler) peek(ctx context.Context, r *takeRequest) (any, error) {
-	return h.decide(ctx, r, h.limiter.Peek)
+func (h *handler) peek(ctx context.Context, r *takeRequest) (decisionAnswer, error) {
+	a, err := h.decide(ctx, r, h.limiter.Peek)
+	if err != nil && wire.CodeOf(err) == wire.CodeOutcomeUnknown {
+		err = fmt.Errorf("%w: %w", driver.ErrNotApplied, err) // whatever happened, nothing can have been charged
+	}
+	return a, err
 }
 
 type verb func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error)
 
-func (h *handler) decide(ctx context.Context, r *takeRequest, do verb) (any, error) {
+func (h *handler) decide(ctx context.Context, r *takeRequest, do verb) (a decisionAnswer, err error) {
 	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	d, err := do(ctx, key, limit, or(r.Cost, 1))
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	return answerOf(&d), nil
 }
 
-func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (any, error) {
+func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnswer, err error) {
 	charges := make([]ration.Charge, len(r.Charges))
 	for i := range r.Charges {
 		c := &r.Charges[i]
 		key, limit, err := h.keyAndLimit(&c.keyFields, &c.limitFields)
 		if err != nil {
-			return nil, inCharge(i, err)
+			return a, inCharge(i, err)
 		}
 		charges[i] = key.Charge(limit, or(c.Cost, 1))
 	}
 	o, err := h.limiter.TakeAll(ctx, charges...)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
-	answer := outcomeAnswer{decisionAnswer: answerOf(&o.Decision), Index: o.Index, Each: make([]decisionAnswer, len(o.Each))}
+	a = outcomeAnswer{decisionAnswer: answerOf(&o.Decision), Index: o.Index, Each: make([]decisionAnswer, len(o.Each))}
 	for i := range o.Each {
-		answer.Each[i] = answerOf(&o.Each[i])
+		a.Each[i] = answerOf(&o.Each[i])
 	}
-	return answer, nil
+	return a, nil
 }
 
 // inCharge says in which charge err is.
@@ -74,53 +80,56 @@ func inCharge(i int, err error) error {
 	return at(place, err)
 }
 
-func (h *handler) refund(ctx context.Context, r *refundRequest) (any, error) {
+func (h *handler) refund(ctx context.Context, r *refundRequest) (a refundAnswer, err error) {
 	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
 	if err != nil {
-		return nil, err
+		return a, err
+	}
+	if r.AtUS < 1 {
+		return a, at("/at_us", problem(wire.CodeInvalidTime, "this must be at_us of the decision that charged"))
 	}
 	given, err := h.limiter.Refund(ctx, key, limit, or(r.Cost, 1), time.UnixMicro(r.AtUS))
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	return refundAnswer{given}, nil
 }
 
-func (h *handler) reset(ctx context.Context, r *resetRequest) (any, error) {
+func (h *handler) reset(ctx context.Context, r *resetRequest) (a doneAnswer, err error) {
 	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	if err := h.limiter.Reset(ctx, key, limit); err != nil {
-		return nil, err
+		return a, err
 	}
 	return doneAnswer{true}, nil
 }
 
-func (h *handler) forget(ctx context.Context, r *forgetRequest) (any, error) {
+func (h *handler) forget(ctx context.Context, r *forgetRequest) (a doneAnswer, err error) {
 	key, err := r.key()
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	if err := h.limiter.Forget(ctx, key); err != nil {
-		return nil, err
+		return a, err
 	}
 	return doneAnswer{true}, nil
 }
 
-func (h *handler) hit(ctx context.Context, r *hitRequest) (any, error) {
+func (h *handler) hit(ctx context.Context, r *hitRequest) (a hitAnswer, err error) {
 	key, err := r.key()
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	count, left, err := h.limiter.Hit(ctx, key, r.window(), or(r.N, 1))
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	return hitAnswer{count, millis(left)}, nil
 }
 
-func (h *handler) limits(context.Context, []byte) (any, error) { return h.listed, nil }
+func (h *handler) limits(context.Context) (limitsAnswer, error) { return h.listed, nil }
 
 // listOf is rules as they are shown, by name.
 func listOf(rules []ration.Rule) limitsAnswer {
