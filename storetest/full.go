@@ -196,7 +196,7 @@ func (s *suite) fullReuses(t scope) {
 			return
 		}
 	}
-	for i, until := 0, time.Now().Add(soon); i < room/2; {
+	for i, until := 0, time.Now().Add(s.soon); i < room/2; {
 		err := failure(store, p.charge(text, fmt.Sprintf("later-%d", i), 0))
 		switch {
 		case err == nil:

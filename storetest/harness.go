@@ -67,10 +67,11 @@ type settings struct {
 	seed   uint64
 	random time.Duration // how long random commands go on, at least
 	long   int           // how often the rest is repeated
+	soon   time.Duration // how late a call may return after its context is done, and a store be back after a crash
 }
 
 func settingsFromEnv(t testing.TB) settings {
-	set := settings{seed: uint64(time.Now().UnixNano()), random: time.Second, long: 1}
+	set := settings{seed: uint64(time.Now().UnixNano()), random: time.Second, long: 1, soon: 10 * time.Second}
 	if text := os.Getenv("RATION_SEED"); text != "" {
 		n, err := strconv.ParseUint(text, 0, 64)
 		if err != nil {

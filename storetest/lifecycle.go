@@ -10,9 +10,6 @@ import (
 	"github.com/ration-go/ration/driver"
 )
 
-// soon is how late a call may return after its context is done.
-const soon = 10 * time.Second
-
 // contexts checks calls whose context is done before or while they run.
 func (s *suite) contexts(t scope) {
 	store := s.h.Open(t)
@@ -69,8 +66,8 @@ func (s *suite) doneMeanwhile(t scope, store driver.Store, text string) {
 			case !errors.Is(err, driver.ErrNotApplied):
 				most++
 			}
-		case <-time.After(soon):
-			t.Errorf("a take of %s should return soon after its context is cancelled, but did not within %v", text, soon)
+		case <-time.After(s.soon):
+			t.Errorf("a take of %s should return soon after its context is cancelled, but did not within %v", text, s.soon)
 			return
 		}
 	}
@@ -178,12 +175,14 @@ func (s *suite) durable(t scope) {
 
 // backAgain waits until store answers again.
 func (s *suite) backAgain(t scope, store driver.Store, p place, text string) {
-	var err error
-	for range 1000 {
-		if err = failure(store, p.txn(driver.Peek, text, "quiet", 1)); err == nil {
+	for until := time.Now().Add(s.soon); ; {
+		err := failure(store, p.txn(driver.Peek, text, "quiet", 1))
+		if err == nil {
 			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the store should work again after it was killed and started, but still fails: %v", err)
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	t.Fatalf("the store should work again after it was killed and started, but still fails: %v", err)
 }

@@ -346,7 +346,7 @@ func TestMutations(t *testing.T) {
 	for _, m := range mutations {
 		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			got := complain(t, harness(m), settings{seed: 1, long: 1}, func(part string) bool { return !strings.HasSuffix(part, "/random") })
+			got := complain(t, harness(m), brief, func(part string) bool { return !strings.HasSuffix(part, "/random") })
 			if len(got.lines) == 0 {
 				t.Fatal("nothing was noticed")
 			}
@@ -367,7 +367,7 @@ func TestMutationsAtRandom(t *testing.T) {
 		}
 		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			got := complain(t, harness(m), settings{seed: 1, random: 10 * time.Second, long: 1}, func(part string) bool {
+			got := complain(t, harness(m), settings{seed: 1, random: 10 * time.Second}, func(part string) bool {
 				return part == "checks" || part == "checks/random"
 			})
 			if len(got.lines) == 0 {

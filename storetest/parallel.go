@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -151,12 +152,36 @@ func (s *suite) parallelLists(t scope) {
 	s.crossed(t, []driver.Store{store})
 	for _, text := range s.slowLimits(50) {
 		s.neverTorn(t, store, text)
+		s.longest(t, store, text)
 	}
 }
 
 // pair is a decision over two keys.
 func (p place) pair(verb driver.Verb, text, a, b string, cost int64) *driver.Txn {
 	return &driver.Txn{Verb: verb, Ops: []driver.Op{p.op(text, a, cost, 0), p.op(text, b, cost, 0)}}
+}
+
+// longest: as many limits as there may be in one decision are charged, or none of them.
+func (s *suite) longest(t scope, store driver.Store, text string) {
+	p := s.place()
+	key := func(i int) string { return fmt.Sprint("k", i) }
+	for i, want := range []bool{true, false} {
+		txn := &driver.Txn{Verb: driver.Take}
+		for j := range driver.MaxOps {
+			txn.Ops = append(txn.Ops, p.op(text, key(j), 1, 0))
+		}
+		if err := failure(store, txn); err != nil || txn.Allowed != want {
+			t.Errorf("decision %d over %d keys of %s should answer %v, but answered %v, %v", i+1, driver.MaxOps, text, want, txn.Allowed, err)
+		}
+		for _, j := range []int{0, 1, driver.MaxOps / 2, driver.MaxOps - 2} {
+			if n := p.used(t, store, text, key(j)); n != 1 {
+				t.Errorf("of %d keys of %s that are decided together, number %d should have 1 used after decision %d, but has %d", driver.MaxOps, text, j+1, i+1, n)
+			}
+		}
+		if full := p.txn(driver.Take, text, key(driver.MaxOps-1), 49); failure(store, full) != nil || full.Allowed != want {
+			t.Errorf("taking what is left of the last of %d keys of %s answered %v, %v", driver.MaxOps, text, full.Allowed, full.Err)
+		}
+	}
 }
 
 // crossed: A,B against B,A neither stand still nor lose a charge.

@@ -121,6 +121,7 @@ type generator struct {
 	keys     []string
 	limits   []string // names
 	counters bool
+	steady   bool     // no two limits share a state, and none changes
 	taken    []string // times of takes
 	script   *script
 	model    *model
@@ -189,7 +190,7 @@ func (g *generator) declare(name string) {
 		if strings.Contains(old.op.Key.Space, "||") { // a bare limit stays one
 			word = "limit"
 		}
-	} else if g.rng.IntN(2) == 0 {
+	} else if !g.steady && g.rng.IntN(2) == 0 {
 		word = "limit"
 	}
 	kinds := []string{}
@@ -248,7 +249,7 @@ func (g *generator) next() {
 	switch n := g.rng.IntN(100); {
 	case n < 28:
 		g.clock()
-	case n < 32:
+	case n < 32 && !g.steady:
 		g.declare(g.limits[g.rng.IntN(len(g.limits))])
 	case n < 35:
 		g.add("sweep")

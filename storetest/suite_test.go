@@ -1,9 +1,14 @@
 package storetest
 
 import (
+	"context"
+	"maps"
+	"math/rand/v2"
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,7 +41,7 @@ func TestModelIsCorrect(t *testing.T) {
 }
 
 // brief is for stores that are the same but for a detail.
-var brief = settings{seed: 1, random: 50 * time.Millisecond, long: 1}
+var brief = settings{seed: 1, random: 50 * time.Millisecond, long: 1, soon: time.Second}
 
 // fewCaps is a store that claims less than it can.
 type fewCaps struct {
@@ -87,7 +92,7 @@ func TestClaims(t *testing.T) {
 		info := good
 		change(&info)
 		open := func(t testing.TB) driver.Store { return fewCaps{newMapStore(t, mutation{}), info} }
-		got := complain(t, Harness{Open: open}, settings{seed: 1, long: 1}, func(string) bool { return false })
+		got := complain(t, Harness{Open: open}, brief, func(string) bool { return false })
 		if len(got.lines) != 1 || !strings.Contains(got.lines[0], want) {
 			t.Errorf("a claim was answered with %q; want %q", got.lines, want)
 		}
@@ -110,9 +115,137 @@ func TestClaimedCapIsHeld(t *testing.T) {
 			}
 			return run()
 		}}
-		if got := complain(t, harness(lacking), settings{seed: 1, long: 1}, nil); len(got.lines) == 0 {
+		if got := complain(t, harness(lacking), brief, nil); len(got.lines) == 0 {
 			t.Errorf("a store that claims %s and has no such thing passed", capNames(cap))
 		}
+	}
+}
+
+// TestBrokenHarness: what shows only beside the calls of one handle is noticed, too.
+func TestBrokenHarness(t *testing.T) {
+	t.Parallel()
+	copied := func(s *mapStore) *mapStore {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return &mapStore{mapData: &mapData{rows: maps.Clone(s.rows)}}
+	}
+	for _, c := range []struct {
+		name, part, says string
+		change           func(h *Harness)
+	}{
+		{"a crash loses what was acknowledged", "durable", `7 of bucket .* were taken before a crash, so 7 should be used after it, but 0 are`, func(h *Harness) {
+			h.Durable = func(_ testing.TB, s driver.Store) {
+				m := s.(*mapStore)
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				clear(m.rows)
+			}
+		}},
+		{"a store that a crash ends", "durable", `should work again after it was killed and started`, func(h *Harness) {
+			h.Durable = func(_ testing.TB, s driver.Store) { s.Close() }
+		}},
+		{"another handle sees what was", "two handles", `another handle of the same data should see 4 used, but sees 0`, func(h *Harness) {
+			h.Again = func(_ testing.TB, s driver.Store) driver.Store { return copied(s.(*mapStore)) }
+		}},
+		{"a store that waits takes no notice of its context", "context", `under a context with context canceled answered no error \(and 7 used\)`, func(h *Harness) {
+			open := h.Open
+			h.Open = func(t testing.TB) driver.Store {
+				info := open(t).Info()
+				info.Instant = false
+				return fewCaps{open(t), info}
+			}
+		}},
+		{"an error without its cause", "context", `should fail with an error that wraps it, but failed with: a fault`, func(h *Harness) {
+			open := h.Open
+			h.Open = func(t testing.TB) driver.Store {
+				return WithFaults(open(t), func(ctx context.Context, _ []*driver.Txn) (f Fault) {
+					if ctx.Err() != nil {
+						f.Err = errFault
+					}
+					return f
+				})
+			}
+		}},
+		{"an error that says nothing was charged, and it was", "context", `of 100 takes of .* that were cancelled in flight`, func(h *Harness) {
+			open := h.Open
+			h.Open = func(t testing.TB) driver.Store {
+				var calls atomic.Int64
+				return WithFaults(open(t), func(ctx context.Context, _ []*driver.Txn) (f Fault) {
+					if f = obey(ctx, nil); f.Err == nil && calls.Add(1) == 30 {
+						f.LoseReply = driver.ErrNotApplied
+					}
+					return f
+				})
+			}
+		}},
+		{"a cap that is none", "full/keeps what counts", `took more than 400 that may not be dropped, and never answered driver.ErrFull`, func(h *Harness) {
+			open := h.Open
+			h.Full = func(t testing.TB, _ int) driver.Store { return open(t) }
+		}},
+		{"a cap that comes too early", "full/still answers", `a store with room for 100 keys should take between 50 and 400 that may not be dropped, but took 9`, func(h *Harness) {
+			full := h.Full
+			h.Full = func(t testing.TB, _ int) driver.Store { return full(t, 10) }
+		}},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			h := harness(mutation{})
+			c.change(&h)
+			got := complain(t, h, brief, func(part string) bool {
+				return part == "checks" || part == "checks/"+c.part || strings.HasPrefix("checks/"+c.part, part+"/")
+			})
+			if all := strings.Join(got.lines, "\n"); !regexp.MustCompile(c.says).MatchString(all) {
+				t.Errorf("no sentence matches %s:\n%s", c.says, all)
+			}
+		})
+	}
+}
+
+// TestRetryTimesAreTrue: whoever waits as long as a refusal says, alone, is admitted, and a microsecond before is not.
+func TestRetryTimesAreTrue(t *testing.T) {
+	t.Parallel()
+	refusals := 0
+	for n := range uint64(300) {
+		s := &suite{info: driver.Info{Caps: driver.CapsRun}}
+		g := newGenerator(rand.New(rand.NewPCG(7, n)), s)
+		g.steady = true // a bucket's state ends when the limit that wrote it is full, whoever asks then
+		lines := g.sequence()
+		sc, m := newScript(), newModel()
+		for _, line := range lines {
+			st, err := sc.command(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st == nil || st.do != applyBatch {
+				continue
+			}
+			for _, p := range st.parts {
+				txn := onModel(m).own(p.txn)
+				if err := apply(m, txn); err != nil {
+					t.Fatal(err)
+				}
+				r := txn.Ops[0].Result
+				if txn.Err != nil || txn.Verb > driver.Peek || r.Allowed || r.Never || r.RetryAfter > driver.Century-dayMicros || len(txn.Ops) > 1 || p.txn.Ops[0].Cost == 0 {
+					continue
+				}
+				refusals++
+				for early := range driver.Micros(2) {
+					look := onModel(m).own(p.txn)
+					look.Verb, look.Ops[0].Times = driver.Peek, 0
+					look.Now += r.RetryAfter - early
+					if look.Ops[0].Kind == driver.Budget {
+						look.Ops[0].Bounds = [4]driver.Micros{0, look.Now - 1, look.Now + 1, driver.MaxNumber}
+					}
+					if err := apply(m, look); err != nil || look.Err != nil || look.Allowed != (early == 0) {
+						t.Fatalf("%s at %s said to wait %s; %dµs before that the answer was %v (%v), in\n%s",
+							p.text, instantText(p.now), spanText(r.RetryAfter), early, look.Allowed, look.Err, asCase(lines))
+					}
+				}
+			}
+		}
+	}
+	if refusals < 1000 {
+		t.Errorf("only %d refusals were looked at", refusals)
 	}
 }
 
