@@ -91,10 +91,10 @@ func (s *suite) shrink(e *executor, lines []string) []string {
 			if e.differs(rest) != nil {
 				lines, smaller = rest, true
 			} else {
-				at++
+				at += size
 			}
 		}
-		if !smaller || size > len(lines) {
+		if !smaller || size > 1 {
 			size /= 2
 		}
 	}
