@@ -104,7 +104,7 @@ func (t *target) open(ctx context.Context) (base *url.URL, transport http.RoundT
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	s, err := New(ctx, cfg, t.opts, slog.New(slog.DiscardHandler))
+	s, err := New(ctx, cfg, t.opts.withLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, nil, nil, err
 	}

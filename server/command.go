@@ -26,9 +26,24 @@ const (
 // Main runs the program with the arguments of the process, and exits. The first SIGINT or SIGTERM stops a server in good
 // order, the second ends the process at once.
 func Main(opts *Options) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // from here on a signal does what it does by default
-	os.Exit(Run(ctx, opts, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(Run(untilSignal(), opts, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// untilSignal is done at the first signal; from then on, signals do what they do by default.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// Before cancel: whoever sees the program stop can end it at once.
+		signal.Stop(signals)
+		if len(signals) > 0 { // the second came in between
+			os.Exit(ExitError)
+		}
+		cancel()
+	}()
+	return ctx
 }
 
 // Run runs the program with args, until ctx is done at the latest, and answers its exit code. It reads the environment of

@@ -75,6 +75,28 @@ func runDocument(t *testing.T, name string) {
 	}
 }
 
+// The configuration in the documentation names every setting, with its default.
+func TestDocumentedDefaults(t *testing.T) {
+	t.Parallel()
+	text := string(must[[]byte](t)(os.ReadFile("../docs/server.md")))
+	config := block(text, "yaml")
+	got := must[*server.Config](t)(server.Load(write(t, filepath.Join(t.TempDir(), "c"), config), nil))
+	if len(got.Limits) != 3 {
+		t.Errorf("%d limits", len(got.Limits))
+	}
+	got.Limits = nil
+	equal(t, got, server.Defaults())
+	stdout, _, _ := run(t, t.TempDir(), nil, "config", "check")
+	for line := range strings.Lines(stdout) {
+		name, _, _ := strings.Cut(line, " ")
+		for key := range strings.SplitSeq(strings.TrimSuffix(name, ";"), ".") {
+			if key != "valid" && !strings.Contains(config, key+":") {
+				t.Errorf("the configuration in the documentation lacks %s", name)
+			}
+		}
+	}
+}
+
 // block is the first block of a kind.
 func block(text, kind string) string {
 	_, rest, _ := strings.Cut(text, "\n```"+kind+"\n")

@@ -42,7 +42,7 @@ Calls under way are finished before the program ends; a second signal ends it at
 
 func (p *program) run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err error) {
 	log := newLogger(cfg.Log, stderr)
-	s, err := New(ctx, cfg, p.opts, log)
+	s, err := New(ctx, cfg, p.opts.withLogger(log))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -301,7 +302,7 @@ func TestServerOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	memory := must[driver.Store](t)(server.OpenMemory(t.Context(), "memory:", server.Defaults()))
 	slow := &slowStore{memory, make(chan struct{}), make(chan struct{})}
-	opts := &server.Options{Stores: map[string]server.OpenFunc{
+	opts := &server.Options{Logger: slog.New(slog.DiscardHandler), Stores: map[string]server.OpenFunc{
 		"slow": func(_ context.Context, url string, cfg *server.Config) (driver.Store, error) {
 			if url != "slow:ly" || cfg.Namespace != "mine" {
 				t.Errorf("opened %q in %q", url, cfg.Namespace)
@@ -312,7 +313,7 @@ func TestServerOfOnesOwn(t *testing.T) {
 	cfg := server.Defaults()
 	cfg.Store, cfg.Namespace, cfg.Listen = "slow:ly", "mine", "localhost:0"
 	cfg.Limits = []ration.Rule{{Name: "chat", Limit: ration.FixedWindow{Limit: 3, Window: time.Minute}}}
-	s := must[*server.Server](t)(server.New(t.Context(), cfg, opts, nil))
+	s := must[*server.Server](t)(server.New(t.Context(), cfg, opts))
 	l := must[net.Listener](t)(s.Listen(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -346,11 +347,11 @@ func TestServerOfOnesOwn(t *testing.T) {
 	client.CloseIdleConnections()
 
 	cfg.Store = "sqlite:x.db"
-	if _, err := server.New(t.Context(), cfg, opts, nil); err == nil || !strings.Contains(err.Error(), "known are slow") {
+	if _, err := server.New(t.Context(), cfg, opts); err == nil || !strings.Contains(err.Error(), "known are slow") {
 		t.Errorf("a store that was not given: %v", err)
 	}
 	cfg.Store, cfg.Timeout = "slow:ly", 0
-	if _, err := server.New(t.Context(), cfg, opts, nil); err == nil || !strings.Contains(err.Error(), "timeout: 0s is not between") {
+	if _, err := server.New(t.Context(), cfg, opts); err == nil || !strings.Contains(err.Error(), "timeout: 0s is not between") {
 		t.Errorf("an invalid configuration: %v", err)
 	}
 }

@@ -37,16 +37,13 @@ type Server struct {
 // New opens the store that cfg names and makes the HTTP service over it. It does not listen: use Serve or Listen, or mount
 // Handler in a server of your own. Close it in the end.
 //
-// Errors say what is wrong and what to do. log may be nil: then slog.Default is used.
-func New(ctx context.Context, cfg *Config, opts *Options, log *slog.Logger) (*Server, error) {
+// Errors say what is wrong and what to do.
+func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	opts = opts.resolved()
-	s := &Server{cfg: *cfg, log: log}
-	if s.log == nil {
-		s.log = slog.Default()
-	}
+	s := &Server{cfg: *cfg, log: opts.Logger}
 	secret, err := readSecret(cfg.KeySecretFile)
 	if err != nil {
 		return nil, err
@@ -138,7 +135,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      readTimeout + s.cfg.Timeout + headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelError),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- hs.Serve(l) }()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -34,6 +35,8 @@ type Options struct {
 	DefaultStore string
 	// Version of the program; default that of the build.
 	Version string
+	// Logger of a Server; default slog.Default(). The command serve makes its own, as the configuration says.
+	Logger *slog.Logger
 }
 
 func (o *Options) resolved() *Options {
@@ -46,6 +49,9 @@ func (o *Options) resolved() *Options {
 	}
 	if r.Version == "" {
 		r.Version = buildVersion()
+	}
+	if r.Logger == nil {
+		r.Logger = slog.Default()
 	}
 	return &r
 }
@@ -81,21 +87,24 @@ func (o *Options) open(ctx context.Context, cfg *Config) (driver.Store, error) {
 	return store, nil
 }
 
-// redacted is a store's URL without a password.
+// redacted is a store's URL without a password, and without options, which may hold one.
 func redacted(text string) string {
 	before, rest, found := strings.Cut(text, "//")
 	if !found {
 		return text
 	}
-	authority, path, _ := strings.Cut(rest, "/")
-	at := strings.LastIndex(authority, "@")
+	rest, _, _ = strings.Cut(rest, "?")
+	// A password may hold anything, unescaped or not.
+	at := strings.LastIndex(rest, "@")
 	if at < 0 {
-		return text
+		return before + "//" + rest
 	}
-	user, _, _ := strings.Cut(authority[:at], ":")
-	out := before + "//" + user + ":xxxxx" + authority[at:]
-	if path != "" {
-		out += "/" + path
-	}
-	return out
+	user, _, _ := strings.Cut(rest[:at], ":")
+	return before + "//" + user + ":xxxxx" + rest[at:]
+}
+
+func (o *Options) withLogger(log *slog.Logger) *Options {
+	r := *o
+	r.Logger = log
+	return &r
 }
