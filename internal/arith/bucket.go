@@ -96,6 +96,10 @@ func (v *View) refilledAt(level int64) int64 {
 	return (v.base + v.ticks(level-v.level)) * v.lim.Tick
 }
 
+// passesAt is when the level will be at least level, which it is not now: also if the row ends before, as one does that was
+// written at a higher rate and would be full by that.
+func (v *View) passesAt(level int64) int64 { return min(v.refilledAt(level), v.st.Expires) }
+
 // ticks is how many ticks it takes to gain so many units: a century's at most, so that they can be multiplied.
 func (v *View) ticks(units int64) int64 {
 	return min(ceilDiv(units, v.lim.Gain), Century/v.lim.Tick)

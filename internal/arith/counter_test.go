@@ -58,17 +58,13 @@ func TestBudget(t *testing.T) {
 }
 
 func countTest(t *testing.T, kind Kind) {
-	rounds := 200_000
-	if testing.Short() {
-		rounds = 20_000
-	}
 	r := rand.New(rand.NewPCG(13, uint64(kind)))
 	starts := []int64{start - 10_000}
-	for len(starts) < rounds {
+	for len(starts) < rounds(200_000) {
 		starts = append(starts, starts[len(starts)-1]+1+r.Int64N(2000))
 	}
 	s := countSession{t: t, r: r, now: start, starts: starts, lim: Limit{Kind: kind, Size: 10, Span: 1000}}
-	for range rounds {
+	for range rounds(200_000) {
 		switch s.now += r.Int64N(100); r.IntN(40) {
 		case 0:
 			s.now -= r.Int64N(1500)

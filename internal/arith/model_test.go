@@ -29,6 +29,14 @@ const (
 	maxNow = Max - Century
 )
 
+// rounds is n, or less where time matters.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // wide is a random number from low to high, as likely to have few digits as many.
 func wide(r *rand.Rand, low, high int64) int64 {
 	span := high - low

@@ -60,14 +60,13 @@ type Near struct{ N, Span int64 }
 // longest is the longest period of a rate: ten years of 365.25 days.
 const longest = Century / 10
 
-// NearRate is a rate close to n per span, not above it, that works with a bucket of burst tokens: less than one token in
-// the longest period that works is lost, or a thousandth of the rate. It reports false if even the slowest rate that works
-// is above it; with a smaller burst there is a slower one, see BurstFor.
+// NearRate is a rate close to n per span, not above it, that works with a bucket of burst tokens: the same tokens in a
+// period with fewer digits, if that loses less than a thousandth, or else the greatest rate that works. It reports false if
+// even the slowest rate that works is above n per span; a smaller burst has a slower one, see BurstFor.
 func NearRate(burst, n, span int64) (Near, bool) {
 	if burst > MaxBurst {
 		return Near{}, false
 	}
-	// The same tokens in a period that has fewer digits, if that is hardly longer.
 	for grain := int64(10); grain <= maxTick; grain *= 10 {
 		s := ceilDiv(span, grain) * grain
 		if s-span > span/1000 {
@@ -77,20 +76,12 @@ func NearRate(burst, n, span int64) (Near, bool) {
 			return Near{n, s}, true
 		}
 	}
-	// As many tokens as go into the longest period that works: so many of the longest tick that such a rate allows.
-	most := maxCap / max(burst, 1)
+	// A longer tick can express what a shorter one can, unless it gains more than Max.
 	for tick := int64(maxTick); tick >= 1; tick /= 10 {
-		for unit := min(most, longest/tick); unit >= 1; unit /= 2 {
-			tokens, ok := mulDiv(n, unit*tick, span)
-			if !ok || tokens < 1 {
-				continue
-			}
-			g := gcd(tokens, unit)
-			near := Near{tokens / g, unit / g * tick}
-			if near.Span < minSpan {
-				k := ceilDiv(minSpan, near.Span)
-				near = Near{near.N * k, near.Span * k}
-			}
+		most := min(maxCap/max(burst, 1), longest/tick)
+		if gain, unit := fraction(n, tick, span, most); gain > 0 {
+			k := ceilDiv(minSpan, unit*tick)
+			near := Near{gain * k, unit * tick * k}
 			if _, ok := RateOf(burst, near.N, near.Span); ok && near.N <= Max {
 				return near, true
 			}
@@ -99,18 +90,43 @@ func NearRate(burst, n, span int64) (Near, bool) {
 	return Near{}, false
 }
 
+// fraction is the greatest p / q not above n × tick / span with p ≤ Max and q ≤ most, by walking down the tree of Stern and
+// Brocot: any fraction between two neighbours of it has at least the sums of their terms.
+func fraction(n, tick, span, most int64) (p, q int64) {
+	above := func(p, q int64) bool {
+		h1, l1 := bits.Mul64(uint64(p), uint64(span))
+		h2, l2 := bits.Mul64(uint64(q*tick), uint64(n))
+		return h1 > h2 || h1 == h2 && l1 > l2
+	}
+	p, q = 0, 1
+	topP, topQ := int64(1), int64(0)
+	for p+topP <= Max && q+topQ <= most {
+		k := (Max - p) / topP
+		if topQ > 0 {
+			k = min(k, (most-q)/topQ)
+		}
+		k = last(k, func(k int64) bool { return !above(p+k*topP, q+k*topQ) })
+		p, q = p+k*topP, q+k*topQ
+		k = last(min((Max-topP)/max(p, 1), (most-topQ)/q), func(k int64) bool { return above(topP+k*p, topQ+k*q) })
+		topP, topQ = topP+k*p, topQ+k*q
+	}
+	return p, q
+}
+
+// last is the greatest k from 0 to n for which ok holds, as it does for all before.
+func last(n int64, ok func(k int64) bool) (k int64) {
+	for k < n {
+		if mid := k + (n-k+1)/2; ok(mid) {
+			k = mid
+		} else {
+			n = mid - 1
+		}
+	}
+	return k
+}
+
 // minSpan is the shortest period of a rate: a millisecond.
 const minSpan = 1000
-
-// mulDiv is ⌊a × b / c⌋; ok is false if that is above Max.
-func mulDiv(a, b, c int64) (q int64, ok bool) {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return 0, false
-	}
-	n, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(n, Max+1)), n <= Max
-}
 
 // BurstFor is the greatest burst that works with a rate of n per span exactly, or 0.
 func BurstFor(n, span int64) (burst int64) {

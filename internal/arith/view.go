@@ -105,7 +105,7 @@ func (v *View) ResetAt() int64 {
 	switch v.lim.Kind {
 	case Bucket:
 		if v.level < v.cap() {
-			at = v.refilledAt(v.cap())
+			at = v.passesAt(v.cap())
 		}
 	case Window:
 		at = v.lastUseOver()
@@ -122,7 +122,7 @@ func (v *View) retryAfter(cost int64, never bool) int64 {
 	case Bucket:
 		switch {
 		case !never:
-			return v.refilledAt(cost*v.lim.Unit) - v.wall
+			return v.passesAt(cost*v.lim.Unit) - v.wall
 		case v.lim.Size == 0:
 			return v.lim.Span
 		}

@@ -219,20 +219,12 @@ func (s *windowSession) compare(v *View, row int64) {
 	}
 }
 
-func windowRounds() (sessions, steps int) {
-	if testing.Short() {
-		return 40, 300
-	}
-	return 300, 800
-}
-
 // TestWindow compares with the list under windows, sizes and clocks that change.
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	sessions, steps := windowRounds()
 	r := rand.New(rand.NewPCG(7, 8))
 	joined := 0
-	for i := range sessions {
+	for i := range rounds(300) {
 		windows := []int64{1000, 1000 + r.Int64N(100_000), 1000 + r.Int64N(10_000)}
 		sizes := []int64{1 + r.Int64N(10), 1 + r.Int64N(300), 1 + r.Int64N(3000)}
 		pace := 1 + r.Int64N(2000)
@@ -241,7 +233,7 @@ func TestWindow(t *testing.T) {
 		}
 		s := windowSession{t: t, r: r, now: start, lim: Limit{Kind: Window, Size: sizes[0], Span: windows[0]}}
 		change := 1 + r.IntN(200)
-		for range steps {
+		for range 800 {
 			if r.IntN(change) == 0 {
 				s.lim.Size, s.lim.Span = sizes[r.IntN(3)], windows[r.IntN(3)]
 			}
@@ -269,7 +261,7 @@ func TestWindowJoined(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for _, mixed := range []bool{false, true} {
 		most := 0.0
-		for range 8 {
+		for range 1 + rounds(10) {
 			windows := []int64{1000 + r.Int64N(1_000_000), 1000 + r.Int64N(1_000_000), 1000 + r.Int64N(1_000_000)}
 			lim := Limit{Kind: Window, Size: 300 + r.Int64N(5000), Span: windows[0]}
 			var st State
