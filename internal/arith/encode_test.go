@@ -82,79 +82,94 @@ func TestDecodeImplausible(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes anything and, if that goes well, works on it. Whatever a store held, nothing panics or overflows, the
-// answers are in range, and what is written can be read again.
+// FuzzDecode decodes anything and, if that goes well, works on it.
 func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(17, 18))
 	for range 40 {
 		st := randomState(r)
 		f.Add(st.Append(nil), uint8(r.Uint32()), wide(r, 1, maxNow), wide(r, 0, Max), wide(r, 1000, 10*year), wide(r, 0, Max), wide(r, 0, Max))
 	}
-	f.Fuzz(func(t *testing.T, blob []byte, kind uint8, now, size, span, cost, at int64) {
-		var st State
-		if st.Decode(blob) != nil {
+	f.Fuzz(decodeAndWork)
+}
+
+func TestDecodeAnything(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(25, 26))
+	for range rounds(100_000) {
+		st := randomState(r)
+		if st.Uses = st.Uses[:min(len(st.Uses), 1+r.IntN(4))]; len(st.Uses) == 0 {
+			st.Uses = nil
+		}
+		decodeAndWork(t, st.Append(nil), uint8(r.Uint32()), wide(r, 1, maxNow), wide(r, 0, Max), wide(r, 1000, 10*year), wide(r, 0, Max), wide(r, 0, Max))
+	}
+}
+
+// decodeAndWork checks that, whatever a store held, nothing panics or overflows, the answers are in range, and what is
+// written can be read again.
+func decodeAndWork(t *testing.T, blob []byte, kind uint8, now, size, span, cost, at int64) {
+	var st State
+	if st.Decode(blob) != nil {
+		return
+	}
+	clamp := func(n, low, high int64) int64 { return low + (n&(1<<62-1))%(high-low+1) }
+	now, size, span, cost, at = clamp(now, 1, maxNow), clamp(size, 0, Max), clamp(span, 1000, 10*year), clamp(cost, 0, Max), clamp(at, 1, Max)
+	lim := Limit{Kind: Kind(1 + kind%4), Size: size, Span: span}
+	switch lim.Kind {
+	case Bucket:
+		var ok bool
+		if lim.Rate, ok = RateOf(size, 1+cost/2, span); !ok {
 			return
 		}
-		clamp := func(n, low, high int64) int64 { return low + (n&(1<<62-1))%(high-low+1) }
-		now, size, span, cost, at = clamp(now, 1, maxNow), clamp(size, 0, Max), clamp(span, 1000, 10*year), clamp(cost, 0, Max), clamp(at, 1, Max)
-		lim := Limit{Kind: Kind(1 + kind%4), Size: size, Span: span}
-		switch lim.Kind {
-		case Bucket:
-			var ok bool
-			if lim.Rate, ok = RateOf(size, 1+cost/2, span); !ok {
-				return
-			}
-		case Budget:
-			lim.Bounds = [4]int64{max(0, now-span), now, now + span/2 + 1, now + span + 2}
+	case Budget:
+		lim.Bounds = [4]int64{max(0, now-span), now, now + span/2 + 1, now + span + 2}
+	}
+	for op := kind / 4 % 8; ; op = 8 {
+		v, ok := Open(&st, &lim, now)
+		if !ok {
+			t.Fatalf("bounds %v do not hold at %d", lim.Bounds, now)
 		}
-		for op := kind / 4 % 8; ; op = 8 {
-			v, ok := Open(&st, &lim, now)
-			if !ok {
-				t.Fatalf("bounds %v do not hold at %d", lim.Bounds, now)
+		fits := v.Fits(cost)
+		switch op {
+		case 0:
+			if fits {
+				v.Charge(cost)
 			}
-			fits := v.Fits(cost)
-			switch op {
-			case 0:
-				if fits {
-					v.Charge(cost)
-				}
-			case 1:
-				v.Debit(cost)
-			case 2:
-				if given := v.Refund(cost, at); given < 0 || given > cost {
-					t.Fatalf("%d of %d given back", given, cost)
-				}
-			case 3:
-				v.Reset()
-			case 4:
-				st.Forget(now)
-				return
-			case 5:
-				if lim.Kind == Counter {
-					v.Hit(cost)
-				}
-			case 6:
-				if lim.Kind == Counter {
-					v.Hit(-cost)
-				}
-			case 7:
-				if n := v.FitsTimes(cost, 1000); n < 0 || n > 1000 {
-					t.Fatalf("fits %d times", n)
-				} else if n > 0 && cost > 0 {
-					v.Charge(n * cost)
-				}
+		case 1:
+			v.Debit(cost)
+		case 2:
+			if given := v.Refund(cost, at); given < 0 || given > cost {
+				t.Fatalf("%d of %d given back", given, cost)
 			}
-			a := v.Answer(cost, fits)
-			if a.Used < 0 || a.Used > Max || a.RetryAfter < 0 || a.RetryAfter > Century || a.ResetAt < now || a.ResetAt > now+Century || fits != (a.RetryAfter == 0) {
-				t.Fatalf("fits %v: %+v", fits, a)
+		case 3:
+			v.Reset()
+		case 4:
+			st.Forget(now)
+			return
+		case 5:
+			if lim.Kind == Counter {
+				v.Hit(cost)
 			}
-			var again State
-			if err := again.Decode(st.Append(nil)); err != nil {
-				t.Fatalf("kind %d op %d leaves %+v", lim.Kind, op, st)
+		case 6:
+			if lim.Kind == Counter {
+				v.Hit(-cost)
 			}
-			if op == 8 {
-				return
+		case 7:
+			if n := v.FitsTimes(cost, 1000); n < 0 || n > 1000 {
+				t.Fatalf("fits %d times", n)
+			} else if n > 0 && cost > 0 {
+				v.Charge(n * cost)
 			}
 		}
-	})
+		a := v.Answer(cost, fits)
+		if a.Used < 0 || a.Used > Max || a.RetryAfter < 0 || a.RetryAfter > Century || a.ResetAt < now || a.ResetAt > now+Century || fits != (a.RetryAfter == 0) {
+			t.Fatalf("fits %v: %+v", fits, a)
+		}
+		var again State
+		if err := again.Decode(st.Append(nil)); err != nil {
+			t.Fatalf("kind %d op %d leaves %+v", lim.Kind, op, st)
+		}
+		if op == 8 {
+			return
+		}
+	}
 }
