@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -138,7 +139,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 }
 
 func BenchmarkNewKeys(b *testing.B) {
-	s := memstore.New(&memstore.Options{MaxKeys: 1 << 40, MaxBytes: 1 << 50})
+	s := memstore.New(&memstore.Options{MaxKeys: math.MaxInt, MaxBytes: math.MaxInt64})
 	defer s.Close()
 	var n atomic.Int64
 	b.ReportAllocs()

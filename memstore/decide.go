@@ -16,13 +16,13 @@ var errUnsupported = fmt.Errorf("%w: this store has no holds and ids", driver.Er
 
 // cell is one op's state, as loaded and as seen by its limit.
 type cell struct {
-	shard, hash uint32
-	ref         uint32 // 0: there is no row
-	flags       uint8  // of the row
-	lim         arith.Limit
-	state       arith.State
-	view        arith.View
-	one         [1]arith.Use // room for the only use of a window
+	shard, tag uint32
+	known      bool  // there is a row
+	flags      uint8 // of the row, if its state is
+	lim        arith.Limit
+	state      arith.State
+	view       arith.View
+	one        [1]arith.Use // room for the only use of a window
 }
 
 // scratch is the room for a Txn of many ops.
@@ -42,7 +42,7 @@ func (s *Store) list(t *driver.Txn) {
 	cells, locks := sc.cells[:n], sc.locks[:n]
 	for i := range cells {
 		c := &cells[i]
-		c.shard, c.hash = s.place(&t.Ops[i].Key)
+		c.shard, c.tag = s.place(&t.Ops[i].Key)
 		locks[i] = c.shard
 	}
 	slices.Sort(locks)
@@ -92,7 +92,7 @@ func (s *Store) evaluate(t *driver.Txn, cells []cell) (need room) {
 		return room{}
 	}
 	for i := range cells {
-		if t.Err = s.load(t, &t.Ops[i], &cells[i]); t.Err != nil {
+		if t.Err = s.loadCell(t, &t.Ops[i], &cells[i]); t.Err != nil {
 			return room{}
 		}
 	}
@@ -109,8 +109,9 @@ func (s *Store) evaluate(t *driver.Txn, cells []cell) (need room) {
 	return room{}
 }
 
-func (s *Store) load(t *driver.Txn, op *driver.Op, c *cell) error {
-	c.ref, c.flags = s.shards[c.shard].load(op, c.hash, int64(t.At), &c.state, c.one[:])
+func (s *Store) loadCell(t *driver.Txn, op *driver.Op, c *cell) error {
+	r, flags := s.load(&s.shards[c.shard], &op.Key, c.tag, int64(t.At), &c.state, c.one[:])
+	c.known, c.flags = r != nil, flags
 	if err := driver.LimitOf(op, &c.lim); err != nil {
 		return err
 	}
@@ -121,12 +122,12 @@ func (s *Store) load(t *driver.Txn, op *driver.Op, c *cell) error {
 	return nil
 }
 
-// changed is the flags of a row after a change under a limit, given those before.
-func changed(op *driver.Op, before uint8, used int64) uint8 {
+// changed is the flags of a row after a change under a limit, given those before. op is answered.
+func changed(op *driver.Op, before uint8) uint8 {
 	flags := before & flagHit
 	if op.Kind != driver.Budget {
 		flags |= flagLimited
-		if used < op.Size-op.Size/2 {
+		if op.Result.Used < op.Size-op.Size/2 {
 			flags |= flagLow
 		}
 	}
@@ -150,28 +151,29 @@ func (s *Store) take(t *driver.Txn, cells []cell) (need room) {
 	}
 	for i := range cells {
 		op, c := &t.Ops[i], &cells[i]
-		switch {
-		case charge && op.Cost > 0:
+		if t.Verb == driver.Take && !t.Allowed && len(cells) > 1 {
+			op.Result.Times = 0
+		}
+		if charge {
 			c.view.Charge(op.Cost * op.Result.Times)
-			flags := changed(op, c.flags, c.view.Used())
+		}
+		answer(op, &c.view, op.Result.Allowed)
+		if c.view.Changed() {
+			flags := changed(op, c.flags)
 			if !t.Allowed {
 				flags |= flagRefused // some of its Times
 			}
 			s.saveCell(t, op, c, flags)
-		case t.Verb == driver.Take && !t.Allowed:
-			op.Result.Times = 0
-			if !op.Result.Allowed && c.ref != 0 {
-				s.shards[c.shard].row(c.ref)[atFlags] |= flagRefused
-			}
+		} else if t.Verb == driver.Take && !op.Result.Allowed && c.known {
+			s.find(&s.shards[c.shard], &op.Key, c.tag)[atMeta] |= flagRefused
 		}
-		answer(op, &c.view)
 	}
 	return room{}
 }
 
 // answer fills in the numbers of a Take or Peek.
-func answer(op *driver.Op, v *arith.View) {
-	a := v.Answer(op.Cost, op.Result.Allowed)
+func answer(op *driver.Op, v *arith.View, allowed bool) {
+	a := v.Answer(op.Cost, allowed)
 	op.Result.Never, op.Result.Used = a.Never, a.Used
 	op.Result.RetryAfter, op.Result.ResetAt = driver.Micros(a.RetryAfter), driver.Micros(a.ResetAt)
 }
@@ -204,7 +206,7 @@ func (s *Store) refund(t *driver.Txn, cells []cell) {
 		op.Result = driver.Result{Allowed: true, Given: c.view.Refund(op.Cost, int64(op.At))}
 		op.Result.Used = max(0, c.view.Used())
 		if c.view.Changed() {
-			s.saveCell(t, op, c, changed(op, c.flags, c.view.Used()))
+			s.saveCell(t, op, c, changed(op, c.flags))
 		}
 	}
 }
@@ -220,39 +222,57 @@ func (s *Store) reset(t *driver.Txn, cells []cell) {
 	}
 }
 
-// forget resets the states of each op's group and id under every space of their shard that begins with the op's.
+// forget resets the states of each op's group and id under every space that begins with the op's: that of a namespace.
 func (s *Store) forget(t *driver.Txn, cells []cell) {
 	t.Allowed = true
+	spaces := s.spaces.list()
 	for i := range cells {
 		op, c := &t.Ops[i], &cells[i]
 		op.Result.Allowed = true
 		sh := &s.shards[c.shard]
-		for _, sp := range sh.spaces {
-			if sp.rows == 0 || !strings.HasPrefix(sp.name, op.Key.Space) {
-				continue
+		sh.tables(func(tab *table, width int) bool {
+			for at := 0; at < len(tab.rows); at += width {
+				r := tab.row(at, width)
+				if empty(r.meta()) {
+					continue
+				}
+				id, group, space := r.parts()
+				if string(id) != op.Key.ID || string(group) != op.Key.Group {
+					continue
+				}
+				name := spaces[r.space()]
+				if r.space() == 0 {
+					name = string(space)
+				}
+				if !strings.HasPrefix(name, op.Key.Space) {
+					continue
+				}
+				sh.get(r, &c.state, c.one[:])
+				c.state.Forget(int64(t.At))
+				s.save(sh, r, &c.state, injected(t))
 			}
-			key := driver.Key{Space: sp.name, Group: op.Key.Group, ID: op.Key.ID}
-			_, hash := s.place(&key)
-			if c.ref = sh.find(&key, hash); c.ref == 0 {
-				continue
-			}
-			sh.get(c.ref, &c.state, c.one[:])
-			c.state.Forget(int64(t.At))
-			s.saveCell(t, op, c, 0)
-		}
+			return true
+		})
 	}
 }
 
-// saveCell keeps the state of c.
+// saveCell keeps the state of c. Its row is looked for again: others may have moved it.
 func (s *Store) saveCell(t *driver.Txn, op *driver.Op, c *cell, flags uint8) {
-	if c.ref == 0 {
+	sh := &s.shards[c.shard]
+	r := s.find(sh, &op.Key, c.tag)
+	if r == nil {
 		if c.state.Expires == 0 {
 			return
 		}
-		c.ref = s.shards[c.shard].add(&op.Key, c.hash)
+		r = s.add(sh, &op.Key, c.tag)
 	}
+	s.save(sh, r, &c.state, flags|injected(t))
+}
+
+// injected is the flag of what t changes.
+func injected(t *driver.Txn) uint8 {
 	if t.Now != 0 {
-		flags |= flagInjected
+		return flagInjected
 	}
-	s.save(&s.shards[c.shard], c.ref, &c.state, flags)
+	return 0
 }

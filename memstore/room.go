@@ -26,7 +26,7 @@ func (s *Store) admit(t *driver.Txn, cells []cell) room {
 	var need room
 	for i := range cells {
 		if op, c := &t.Ops[i], &cells[i]; op.Cost != 0 {
-			n := needOf(op, c.ref, int64(t.At), &c.state)
+			n := s.needOf(op, c.known, int64(t.At), &c.state)
 			need.keys += n.keys
 			need.bytes += n.bytes
 		}
@@ -35,7 +35,7 @@ func (s *Store) admit(t *driver.Txn, cells []cell) room {
 		return need
 	}
 	for i := range cells {
-		if op, c := &t.Ops[i], &cells[i]; op.Cost != 0 && needOf(op, c.ref, int64(t.At), &c.state).uses() {
+		if op, c := &t.Ops[i], &cells[i]; op.Cost != 0 && s.needOf(op, c.known, int64(t.At), &c.state).uses() {
 			c.state.Uses = lengthen(c.state.Uses)
 		}
 	}
@@ -43,8 +43,8 @@ func (s *Store) admit(t *driver.Txn, cells []cell) room {
 }
 
 // admitOne is admit for one op, which is charged.
-func (s *Store) admitOne(op *driver.Op, ref uint32, now int64, st *arith.State) room {
-	need := needOf(op, ref, now, st)
+func (s *Store) admitOne(op *driver.Op, known bool, now int64, st *arith.State) room {
+	need := s.needOf(op, known, now, st)
 	if need == (room{}) || !s.reserve(need) {
 		return need
 	}
@@ -55,10 +55,9 @@ func (s *Store) admitOne(op *driver.Op, ref uint32, now int64, st *arith.State) 
 }
 
 // needOf is the room that the charge of op to st needs.
-func needOf(op *driver.Op, ref uint32, now int64, st *arith.State) room {
-	if ref == 0 {
-		_, size := classOf(rowLen(&op.Key))
-		return room{1, rowCost(size)}
+func (s *Store) needOf(op *driver.Op, known bool, now int64, st *arith.State) room {
+	if !known {
+		return room{1, rowCost(widthOf(&op.Key, s.spaces.full()))}
 	}
 	if op.Kind != driver.Window {
 		return room{}
@@ -130,7 +129,7 @@ func (s *Store) findRoom(t *driver.Txn, cells []cell, need room) bool {
 	if t.Now == 0 {
 		f.other = s.injected.floor()
 	} else {
-		f.wall = int64(clock())
+		f.wall = int64(s.clock.now())
 	}
 	return f.look(lookForEnded, false) || f.look(lookForDroppable, true)
 }
@@ -164,33 +163,50 @@ func (f *finder) done() bool {
 	return s.keys.Load()+f.need.keys <= s.maxKeys && s.bytes.Load()+f.need.bytes <= s.mostBytes(f.need)
 }
 
-// lookAt goes through a few rows of one shard, on from where the last search ended.
+// lookAt goes through a few rows of one shard, on from somewhere in each of its tables.
 func (f *finder) lookAt(num int, droppable bool) (rows int) {
 	sh := &f.s.shards[num]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for n := min(sh.n, lookAtOnce); rows < n; rows++ {
-		ref := sh.turn()
-		r := sh.row(ref)
-		now := f.wall
-		if r.flags()&flagInjected != 0 {
-			now = f.other
+	sh.tables(func(t *table, width int) bool {
+		at := rand.IntN(int(t.places)) * width
+		for range min(int(t.places), lookAtOnce) {
+			switch {
+			case f.mayGo(num, t.row(at, width), droppable):
+				f.s.drop(sh, t, at, width)
+				rows++
+				if droppable && f.done() {
+					t.fit(width)
+					return false
+				}
+				continue // something else may be there now
+			case !empty(t.row(at, width).meta()):
+				rows++
+			}
+			if at += width; at == len(t.rows) {
+				at = 0
+			}
 		}
-		if r.expires() > now && !(droppable && r.droppable(now) && !f.mine(sh, r, num)) {
-			continue
-		}
-		f.s.drop(sh, ref)
-		if droppable && f.done() {
-			return rows
-		}
-	}
+		t.fit(width)
+		return true
+	})
 	return max(rows, 1)
 }
 
-// mine reports whether r is one that the Txn itself is about.
-func (f *finder) mine(sh *shard, r row, num int) bool {
-	hash := sh.hashOf(f.s, r)
-	return slices.ContainsFunc(f.cells, func(c cell) bool { return int(c.shard) == num && c.hash == hash })
+func (f *finder) mayGo(num int, r row, droppable bool) bool {
+	m := r.meta()
+	if empty(m) {
+		return false
+	}
+	now := f.wall
+	if m&flagInjected != 0 {
+		now = f.other
+	}
+	if r.expires() <= now {
+		return true
+	}
+	return droppable && r.droppable(now) &&
+		!slices.ContainsFunc(f.cells, func(c cell) bool { return int(c.shard) == num && uint64(c.tag) == m>>tagShift })
 }
 
 // droppable reports whether r may be forgotten for want of room: what is lost is less than half a limit, for a minute at
@@ -200,30 +216,8 @@ func (r row) droppable(now int64) bool {
 	return r.flags()&(want|not) == want && r.expires()-now <= soon
 }
 
-// drop removes a row of sh, which is locked.
-func (s *Store) drop(sh *shard, ref uint32) {
-	s.bytes.Add(-sh.remove(s, ref))
+// drop removes a row of sh, which is locked. The table is not made smaller.
+func (s *Store) drop(sh *shard, t *table, at, width int) {
+	s.bytes.Add(-sh.remove(t, at, width))
 	s.keys.Add(-1)
-}
-
-// hand points at a row of a shard: those before it are looked at next.
-type hand struct{ class, i int32 }
-
-// turn moves the hand of sh, which is not empty, to the next row. It goes down through each class, so that the removal of
-// the row it points at, to whose place the last one moves, hides no row from it.
-func (sh *shard) turn() (ref uint32) {
-	h := &sh.hand
-	for {
-		if int(h.class) >= len(sh.classes) {
-			*h = hand{0, int32(sh.classes[0].n)}
-		}
-		h.i = min(h.i, int32(sh.classes[h.class].n))
-		if h.i > 0 {
-			h.i--
-			return sh.refOf(int(h.class), int(h.i))
-		}
-		if h.class++; int(h.class) < len(sh.classes) {
-			h.i = int32(sh.classes[h.class].n)
-		}
-	}
 }

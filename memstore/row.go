@@ -8,77 +8,116 @@ import (
 	"github.com/ration-go/ration/internal/arith"
 )
 
-// A row is the record of one state: a head of fixed layout, then id and group. Rows hold no pointers: a million of them
-// are nothing to the garbage collector. With a key of 16 bytes a row is one cache line.
+// A row is the record of one state: a head of fixed layout, then the key. Rows hold no pointers: a million of them are
+// nothing to the garbage collector. With a key of up to 16 bytes a row is one cache line, and the only one that a decision
+// has to fetch if there are many keys.
+//
+// The key is id, group and, for a space without a number, the space; before them the lengths of group and space in two
+// bytes each, if there is one.
 type row []byte
 
 // The layout. A window with one use keeps it in the first three numbers; with more, the first is the number of its uses
-// in shard.uses.
+// in more.uses.
 const (
-	atLevel   = 0
-	atUnit    = 8
-	atStamp   = 16
-	atSince   = 24
-	atExpires = 32
-	atSpace   = 40 // 24 bits, and above them the flags
-	atFlags   = 43
-	atGroup   = 44 // lengths
-	atID      = 46
+	atMeta    = 0 // flags; length of id + 1, 16 bits, 0: the row is empty; number of the space, 16 bits; tag
+	atLevel   = 8
+	atUnit    = 16
+	atStamp   = 24
+	atSince   = 32
+	atExpires = 40
 	headLen   = 48
+
+	idShift    = 8
+	spaceShift = 24
+	tagShift   = 40
+	tagLen     = 24
 )
 
 // Flags of a row.
 const (
 	flagOne      = 1 << iota // a window with one use
-	flagSide                 // a window with its uses in shard.uses
+	flagSide                 // a window with its uses in more.uses
 	flagInjected             // last changed by an injected clock
 	flagLimited              // of a kind that may be dropped, changed by a verb that knows the limit
 	flagLow                  // less than half used after the last change
 	flagHit                  // changed by Hit
 	flagRefused              // it has refused since its last change
+	flagGroup                // the key has a group: part of the identity, not of the state
 )
 
-// maxSpaces is how many spaces 24 bits can number.
-const maxSpaces = 1 << 24
+func (r row) meta() uint64 { return binary.LittleEndian.Uint64(r) }
 
-func (r row) flags() uint8 { return r[atFlags] }
+func (r row) setMeta(m uint64) { binary.LittleEndian.PutUint64(r, m) }
 
-func (r row) space() uint32 { return binary.LittleEndian.Uint32(r[atSpace:]) & (maxSpaces - 1) }
+func empty(meta uint64) bool { return meta&(0xffff<<idShift) == 0 }
+
+func (r row) flags() uint8 { return r[atMeta] }
+
+// space is the number of the space; 0: it is spelled out.
+func (r row) space() uint16 { return uint16(r.meta() >> spaceShift) }
 
 func (r row) expires() int64 { return int64(binary.LittleEndian.Uint64(r[atExpires:])) }
 
 func (r row) side() uint32 { return uint32(binary.LittleEndian.Uint64(r[atLevel:])) }
 
-func (r row) lens() (id, group int) {
-	return int(binary.LittleEndian.Uint16(r[atID:])), int(binary.LittleEndian.Uint16(r[atGroup:]))
+// A want is what a key's rows must have in their meta, besides flags and space.
+func wantOf(k *driver.Key, tag uint32) uint64 {
+	return uint64(tag)<<tagShift | uint64(len(k.ID)+1)<<idShift
 }
 
-func (r row) id() []byte {
-	n, _ := r.lens()
-	return r[headLen : headLen+n]
+const wantMask = (1<<tagLen-1)<<tagShift | 0xffff<<idShift
+
+// is reports whether r, whose meta is as wanted, is of k, given the spaces by number.
+func (r row) is(k *driver.Key, spaces []string) bool {
+	space := r.space()
+	if r.flags()&flagGroup == 0 && space != 0 {
+		return string(r[headLen:headLen+len(k.ID)]) == k.ID && k.Group == "" && spaces[space] == k.Space
+	}
+	id, group, name := r.parts()
+	if string(id) != k.ID || string(group) != k.Group {
+		return false
+	}
+	if space != 0 {
+		return spaces[space] == k.Space
+	}
+	return string(name) == k.Space
 }
 
-func (r row) group() []byte {
-	n, g := r.lens()
-	return r[headLen+n : headLen+n+g]
+// parts are the parts of the key of r; space only if it has no number.
+func (r row) parts() (id, group, space []byte) {
+	m := r.meta()
+	rest, groupLen, spaceLen := r[headLen:], 0, 0
+	if m&flagGroup != 0 {
+		groupLen = int(binary.LittleEndian.Uint16(rest))
+		rest = rest[2:]
+	}
+	if r.space() == 0 {
+		spaceLen = int(binary.LittleEndian.Uint16(rest))
+		rest = rest[2:]
+	}
+	idLen := int(m>>idShift&0xffff) - 1
+	return rest[:idLen], rest[idLen : idLen+groupLen], rest[idLen+groupLen : idLen+groupLen+spaceLen]
 }
 
-// is reports whether r is of k, the space apart.
-func (r row) is(k *driver.Key) bool {
-	lens := binary.LittleEndian.Uint32(r[atGroup:])
-	return lens == uint32(len(k.ID))<<16|uint32(len(k.Group)) &&
-		string(r[headLen:headLen+len(k.ID)]) == k.ID &&
-		(k.Group == "" || string(r.group()) == k.Group)
-}
-
-// name makes r a row of k, with a state that never was.
-func (r row) name(k *driver.Key, space uint32) {
-	clear(r[:headLen])
-	binary.LittleEndian.PutUint32(r[atSpace:], space)
-	binary.LittleEndian.PutUint16(r[atGroup:], uint16(len(k.Group)))
-	binary.LittleEndian.PutUint16(r[atID:], uint16(len(k.ID)))
-	copy(r[headLen:], k.ID)
-	copy(r[headLen+len(k.ID):], k.Group)
+// name makes r, which is empty, the row of k.
+func (r row) name(k *driver.Key, tag uint32, space uint16) {
+	m := wantOf(k, tag) | uint64(space)<<spaceShift
+	rest := r[headLen:]
+	if k.Group != "" {
+		m |= flagGroup
+		binary.LittleEndian.PutUint16(rest, uint16(len(k.Group)))
+		rest = rest[2:]
+	}
+	if space == 0 {
+		binary.LittleEndian.PutUint16(rest, uint16(len(k.Space)))
+		rest = rest[2:]
+	}
+	rest = rest[copy(rest, k.ID):]
+	rest = rest[copy(rest, k.Group):]
+	if space == 0 {
+		copy(rest, k.Space)
+	}
+	r.setMeta(m)
 }
 
 // get reads the numbers of st, all but the uses.
@@ -93,25 +132,29 @@ func (r row) get(st *arith.State) {
 
 func (r row) put(first, second, third, since, expires int64, flags uint8) {
 	_ = r[headLen-1]
+	r[atMeta] = r[atMeta]&flagGroup | flags
 	binary.LittleEndian.PutUint64(r[atLevel:], uint64(first))
 	binary.LittleEndian.PutUint64(r[atUnit:], uint64(second))
 	binary.LittleEndian.PutUint64(r[atStamp:], uint64(third))
 	binary.LittleEndian.PutUint64(r[atSince:], uint64(since))
 	binary.LittleEndian.PutUint64(r[atExpires:], uint64(expires))
-	r[atFlags] = flags
 }
 
-// rowLen is the length of a row of k.
-func rowLen(k *driver.Key) int { return headLen + len(k.ID) + len(k.Group) }
-
-// Rows are rounded up to classes of one size: steps of 8 bytes up to 128, then eight to a doubling.
-func classOf(n int) (class, size int) {
-	if n <= 128 {
-		c := (n + 7) / 8
-		return c, c * 8
+// widthOf is the length of a row of k: 16 bytes to a step, later an eighth. A space without a number is spelled out.
+func widthOf(k *driver.Key, spelled bool) int {
+	n := headLen + len(k.ID)
+	if k.Group != "" {
+		n += 2 + len(k.Group)
 	}
-	log := bits.Len(uint(n-1)) - 1
-	step := log - 3
-	part := (n - 1) >> step // 8 to 15
-	return 17 + (log-7)*8 + part - 8, (part + 1) << step
+	if spelled {
+		n += 2 + len(k.Space)
+	}
+	if n <= 256 {
+		return (n + 15) &^ 15
+	}
+	step := 1 << (bits.Len(uint(n-1)) - 4)
+	return (n + step - 1) &^ (step - 1)
 }
+
+// rowCost is what a row counts for: its place, and a third of it for the places that a table keeps empty.
+func rowCost(width int) int64 { return int64(width + width/3) }

@@ -127,6 +127,9 @@ func (h *history) txn() *driver.Txn {
 			continue
 		}
 		seen[op.Key] = true
+		if t.Verb == driver.Forget {
+			op.Key.Space = []string{"", "|", "|3", "|2|1", "no"}[h.IntN(5)]
+		}
 		t.Ops = append(t.Ops, op)
 	}
 	if len(t.Ops) == 1 && t.Verb <= driver.Peek && h.IntN(3) == 0 {
@@ -185,6 +188,9 @@ func TestSameAsRun(t *testing.T) {
 			}
 			if err := store.Apply(t.Context(), ours); err != nil {
 				t.Fatal(err)
+			}
+			if err := store.Check(); err != nil {
+				t.Fatal(i, err)
 			}
 			for j, got := range ours {
 				want := theirs[j]

@@ -9,17 +9,17 @@ import (
 // state and view stay on the stack. t.At is set.
 func (s *Store) single(t *driver.Txn) {
 	op := &t.Ops[0]
-	num, hash := s.place(&op.Key)
+	num, tag := s.place(&op.Key)
 	sh := &s.shards[num]
-	need := s.evaluateOne(t, op, sh, hash)
+	need := s.evaluateOne(t, op, sh, tag)
 	for range tries {
 		if need == (room{}) {
 			return
 		}
-		if !s.findRoom(t, []cell{{shard: num, hash: hash}}, need) {
+		if !s.findRoom(t, []cell{{shard: num, tag: tag}}, need) {
 			break
 		}
-		need = s.evaluateOne(t, op, sh, hash)
+		need = s.evaluateOne(t, op, sh, tag)
 	}
 	if need != (room{}) {
 		refuseFull(t)
@@ -27,7 +27,7 @@ func (s *Store) single(t *driver.Txn) {
 }
 
 // evaluateOne is evaluate for one op.
-func (s *Store) evaluateOne(t *driver.Txn, op *driver.Op, sh *shard, hash uint32) (need room) {
+func (s *Store) evaluateOne(t *driver.Txn, op *driver.Op, sh *shard, tag uint32) (need room) {
 	var lim arith.Limit
 	if err := driver.LimitOf(op, &lim); err != nil {
 		t.Err = err
@@ -38,7 +38,7 @@ func (s *Store) evaluateOne(t *driver.Txn, op *driver.Op, sh *shard, hash uint32
 
 	sh.mu.Lock()
 	var st arith.State
-	ref, flags := sh.load(op, hash, now, &st, sh.one[:])
+	r, flags := s.load(sh, &op.Key, tag, now, &st, sh.one[:])
 	v, ok := arith.Open(&st, &lim, now)
 	fit := int64(0)
 	if hit {
@@ -55,38 +55,35 @@ func (s *Store) evaluateOne(t *driver.Txn, op *driver.Op, sh *shard, hash uint32
 	}
 	write := op.Cost != 0 && (hit || t.Verb == driver.Take && fit > 0)
 	if write {
-		if ref == 0 || op.Kind == driver.Window {
-			if need = s.admitOne(op, ref, now, &st); need != (room{}) {
+		if r == nil || op.Kind == driver.Window {
+			if need = s.admitOne(op, r != nil, now, &st); need != (room{}) {
 				sh.mu.Unlock()
 				return need
 			}
-			if ref == 0 {
-				ref = sh.add(&op.Key, hash)
+			if r == nil {
+				r = s.add(sh, &op.Key, tag)
 			}
 		}
 		if hit {
 			flags = flagHit
 		} else {
 			v.Charge(op.Cost * fit)
-			if flags = changed(op, flags, v.Used()); fit < times {
+			answer(op, &v, fit == times)
+			if flags = changed(op, flags); fit < times {
 				flags |= flagRefused
 			}
 		}
-		if t.Now != 0 {
-			flags |= flagInjected
+		s.save(sh, r, &st, flags|injected(t))
+	} else if !hit {
+		answer(op, &v, fit == times)
+		if fit < times && r != nil && t.Verb == driver.Take {
+			r[atMeta] |= flagRefused
 		}
-		s.save(sh, ref, &st, flags)
-	} else if fit < times && ref != 0 && t.Verb == driver.Take {
-		sh.row(ref)[atFlags] |= flagRefused
 	}
 	t.Allowed = hit || fit == times
-	if op.Result.Allowed = t.Allowed; hit {
+	op.Result.Allowed, op.Result.Times = t.Allowed, fit
+	if hit {
 		op.Result.Used, op.Result.ResetAt = v.Used(), driver.Micros(v.ResetAt())
-	} else {
-		if t.Verb == driver.Peek || t.Allowed || write {
-			op.Result.Times = fit
-		}
-		answer(op, &v)
 	}
 	sh.mu.Unlock()
 	return room{}

@@ -35,6 +35,8 @@ type Store struct {
 	maxKeys  int64
 	maxBytes int64
 	every    time.Duration
+	clock    processClock
+	spaces   spaces
 
 	closed atomic.Bool
 	armed  atomic.Bool // a timer runs, or none ever shall
@@ -42,7 +44,6 @@ type Store struct {
 
 	keys     atomic.Int64
 	bytes    atomic.Int64
-	next     atomic.Uint32 // the shard at which the next search for room begins
 	injected line
 
 	scratch sync.Pool // *scratch
@@ -59,10 +60,11 @@ const (
 	defaultBytes = 256 << 20
 	defaultEvery = time.Second
 
-	// keysPerShard bounds the work that is done under one lock: growing a table, a step of a sweep.
-	keysPerShard = 4096
+	// keysPerShard bounds the work that is done under one lock: growing a table, forgetting a key. Fewer keys would make so
+	// many shards that these themselves do not stay in a near cache.
+	keysPerShard = 1024
 	minShards    = 256 // as long as there are a few keys for each
-	maxShards    = 4096
+	maxShards    = 1 << 16
 )
 
 // New makes an empty store. opts may be nil. It starts nothing that runs while the store is empty; Close ends the rest.
@@ -90,6 +92,8 @@ func New(opts *Options) *Store {
 		maxBytes: o.MaxBytes,
 		every:    o.SweepEvery,
 	}
+	s.clock.init()
+	s.spaces.init()
 	s.injected.low.Store(math.MaxInt64)
 	s.scratch.New = func() any { return new(scratch) }
 	s.armed.Store(o.SweepEvery < 0)
@@ -114,7 +118,7 @@ func (s *Store) Apply(_ context.Context, batch []*driver.Txn) error {
 			s.injected.saw(int64(t.Now))
 		} else {
 			if now == 0 {
-				now = clock()
+				now = s.clock.now()
 			}
 			t.At = now
 		}
@@ -147,22 +151,13 @@ func (s *Store) Len() int { return int(s.keys.Load()) }
 // Bytes is the memory of these states, as Options.MaxBytes counts it.
 func (s *Store) Bytes() int64 { return s.bytes.Load() }
 
-// clock is the clock of the process.
-func clock() driver.Micros {
-	return min(max(driver.MicrosOf(time.Now()), 1), driver.MaxNow)
-}
-
-// place answers where the state of k is: the shard, and its hash there. All states of one group and id are in one shard,
-// which is what Forget needs.
-func (s *Store) place(k *driver.Key) (shard, hash uint32) {
+// place answers where the state of k is: the shard, and the tag of its row there. All states of one group and id are in
+// one shard, which is what Forget needs.
+func (s *Store) place(k *driver.Key) (shard, tag uint32) {
 	h := maphash.String(s.seed, k.ID)
 	if k.Group != "" {
-		h = mix(h, maphash.String(s.seed, k.Group))
+		// Exchanging id and group makes a difference.
+		h = bits.RotateLeft64(h, 23)*0x9e3779b97f4a7c15 ^ maphash.String(s.seed, k.Group)
 	}
-	return uint32(h >> s.shift), hashIn(h, maphash.String(s.seed, k.Space))
+	return uint32(h >> s.shift), uint32(h+maphash.String(s.seed, k.Space)>>32) & (1<<tagLen - 1)
 }
-
-// mix joins the hashes of id and group, so that exchanging them makes a difference.
-func mix(id, group uint64) uint64 { return bits.RotateLeft64(id, 23)*0x9e3779b97f4a7c15 ^ group }
-
-func hashIn(h, space uint64) uint32 { return uint32(h) + uint32(space>>32) }

@@ -23,7 +23,7 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped 
 	if s.closed.Load() {
 		return 0, driver.ErrClosed
 	}
-	wall, other := int64(clock()), s.injected.floor()
+	wall, other := int64(s.clock.now()), s.injected.floor()
 	if now != 0 {
 		wall, other = min(wall, int64(now)), int64(now)
 	}
@@ -43,33 +43,45 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped 
 // sweepShard removes at most most ended rows, in short holds of the lock.
 func (s *Store) sweepShard(num int, wall, other int64, most int) (seen, dropped int) {
 	sh := &s.shards[num]
-	for class, i := 0, math.MaxInt; dropped < most; class, i = class+1, math.MaxInt {
-		for again := true; again && dropped < most; {
+	for i := 0; ; i++ {
+		for at, more := 0, true; more; {
+			if dropped == most {
+				return seen, dropped
+			}
 			sh.mu.Lock()
-			if class >= len(sh.classes) {
+			t, width := sh.nth(i)
+			if t == nil {
 				sh.mu.Unlock()
 				return seen, dropped
 			}
-			i = min(i, sh.classes[class].n)
-			// Downwards, as in turn.
-			for end := max(i-sweepAtOnce, 0); i > end && dropped < most; seen++ {
-				i--
-				ref := sh.refOf(class, i)
-				r := sh.row(ref)
+			for range sweepAtOnce {
+				if more = at < len(t.rows) && dropped < most; !more {
+					break
+				}
+				r := t.row(at, width)
+				m := r.meta()
 				now := wall
-				if r.flags()&flagInjected != 0 {
+				if m&flagInjected != 0 {
 					now = other
 				}
-				if r.expires() <= now {
-					s.drop(sh, ref)
+				switch {
+				case empty(m):
+				case r.expires() <= now:
+					s.drop(sh, t, at, width)
 					dropped++
+					seen++
+					continue // another row may be there now
+				default:
+					seen++
 				}
+				at += width
 			}
-			again = i > 0
+			if !more {
+				t.fit(width) // not before: places change
+			}
 			sh.mu.Unlock()
 		}
 	}
-	return seen, dropped
 }
 
 // arm starts the background sweep, which runs as long as there is something to sweep. It is a timer and no goroutine of
@@ -107,7 +119,7 @@ func (s *Store) tick() {
 func (s *Store) step() {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
-	now := clock()
+	now := s.clock.now()
 	s.injected.turn(now)
 	wall, other := int64(now), s.injected.floor()
 	rows := max(sweepLeast, int(s.keys.Load())/8)

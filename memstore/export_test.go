@@ -1,0 +1,43 @@
+package memstore
+
+import "fmt"
+
+// Check reports what is wrong with the tables and counts of s, which nobody uses meanwhile.
+func (s *Store) Check() error {
+	var keys, bytes int64
+	for num := range s.shards {
+		sh := &s.shards[num]
+		for i := 0; ; i++ {
+			t, width := sh.nth(i)
+			if t == nil {
+				break
+			}
+			n := 0
+			for at := 0; at < len(t.rows); at += width {
+				r := t.row(at, width)
+				m := r.meta()
+				if empty(m) {
+					continue
+				}
+				n++
+				bytes += rowCost(width)
+				if m&flagSide != 0 {
+					bytes += sideCost(sh.more.uses[r.side()])
+				}
+				for i := t.home(m>>tagShift, width); i != at; i = (i + width) % len(t.rows) {
+					if empty(t.row(i, width).meta()) {
+						return fmt.Errorf("a row at %d of shard %d is not found from its home", at, num)
+					}
+				}
+			}
+			if n != int(t.n) {
+				return fmt.Errorf("%d rows of width %d in shard %d, counted %d", n, width, num, t.n)
+			}
+			keys += int64(n)
+		}
+	}
+	if keys != s.keys.Load() || bytes != s.bytes.Load() {
+		return fmt.Errorf("%d keys of %d bytes, counted %d and %d", keys, bytes, s.keys.Load(), s.bytes.Load())
+	}
+	return nil
+}
