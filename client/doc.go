@@ -6,7 +6,8 @@
 //	limiter := ration.New(store, nil)
 //	defer limiter.Close()
 //
-// The namespace of the Limiter goes along, so the server's own limits are those of the empty namespace.
+// The Limiter's namespace and key secret do their work before anything is sent. To count together with the limits that
+// the server decides itself, give the Limiter the server's.
 //
 // A call whose answer got lost is never sent again: it may have been charged, and ration.ErrOutcomeUnknown says so. Nor
 // are redirects followed.
