@@ -1,0 +1,116 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/engines"
+	"github.com/ration-go/ration/redisstore"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, s := range shared.servers {
+		if err := s.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	if code == 0 {
+		code = leaks()
+	}
+	os.Exit(code)
+}
+
+// leaks fails if goroutines of a store or of a client outlive the tests.
+func leaks() int {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		if runtime.NumGoroutine() <= 2 { // the second is that of os/signal or of the servers' keeper
+			return 0
+		}
+	}
+	stacks := make([]byte, 1<<20)
+	fmt.Fprintf(os.Stderr, "goroutines were left behind:\n%s\n", stacks[:runtime.Stack(stacks, true)])
+	return 1
+}
+
+// shared are the servers that tests share, each started when the first asks for it.
+var shared struct {
+	mu      sync.Mutex
+	servers map[string]*engines.Server
+}
+
+// server is the shared server of a kind: "redis" or "valkey".
+func server(t testing.TB, kind string) *engines.Server {
+	t.Helper()
+	engines.Require(t)
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if s := shared.servers[kind]; s != nil {
+		return s
+	}
+	s, err := engines.StartRedis(&engines.RedisOptions{Valkey: kind == "valkey"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shared.servers == nil {
+		shared.servers = make(map[string]*engines.Server)
+	}
+	shared.servers[kind] = s
+	return s
+}
+
+func newClient(t testing.TB, addrs ...string) rueidis.Client {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addrs, DisableCache: true, DisableRetry: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+var prefixes atomic.Int64
+
+// newPrefix is a prefix that no other test uses.
+func newPrefix() string { return fmt.Sprintf("t%d:", prefixes.Add(1)) }
+
+// open is a store that ends with the test, under a prefix of its own if opts name none. It does not sweep by itself.
+func open(t testing.TB, c rueidis.Client, opts *redisstore.Options) *redisstore.Store {
+	t.Helper()
+	var o redisstore.Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Prefix == "" {
+		o.Prefix = newPrefix()
+	}
+	s, err := redisstore.New(c, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func apply(t testing.TB, s driver.Store, batch ...*driver.Txn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Apply(ctx, batch); err != nil {
+		t.Fatal(err)
+	}
+}
