@@ -1,0 +1,2 @@
+// Package pgstore keeps the counts of a ration.Limiter in PostgreSQL.
+package pgstore

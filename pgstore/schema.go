@@ -1,0 +1,104 @@
+package pgstore
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ration-go/ration/internal/arith"
+)
+
+//go:embed schema/*.sql
+var files embed.FS
+
+// version is that of the schema. Functions carry a version of their own in their names, so that programs of two versions
+// can use one schema side by side.
+const version = 1
+
+// ErrSchema says that the tables and functions are not there, or are those of an older version. Run [Migrate], or what
+// [SQL] prints, as a role that may create them.
+var ErrSchema = errors.New("pgstore: the schema is absent or too old")
+
+// SQL is the statements of [Migrate], for people who review them or run them by other means. They can be run again and
+// again; a later version of the package adds to them.
+func SQL(opts *Options) string {
+	o := opts.resolved()
+	schema := pgx.Identifier{o.Schema}.Sanitize()
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n", schema)
+	entries, err := files.ReadDir("schema")
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	values := strings.NewReplacer(
+		"@schema@", schema,
+		"@version@", strconv.Itoa(version),
+		"@most@", strconv.FormatInt(arith.Max, 10),
+		"@century@", strconv.FormatInt(arith.Century, 10),
+		"@raw@", strconv.Itoa(rawKey),
+	)
+	for _, e := range entries {
+		text, err := files.ReadFile("schema/" + e.Name())
+		if err != nil {
+			panic(err)
+		}
+		b.WriteString("\n")
+		b.WriteString(values.Replace(string(text)))
+	}
+	return b.String()
+}
+
+// Conn is what [Migrate] needs: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
+type Conn interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// migrating is a lock of PostgreSQL's that only migrations take, for the length of one transaction.
+const migrating = 0x726174696f6e // "ration"
+
+// Migrate creates the schema, its tables and its functions, or brings them up to date, in one transaction. Several
+// processes may run it at once, beside programs that use the schema. An up-to-date schema is left as it is.
+func Migrate(ctx context.Context, db Conn, opts *Options) error {
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("pgstore: migrate: %w", err)
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it is committed, or its error is told below
+	run := func(sql string) error {
+		// The statements are many in one text, which only the simple protocol takes.
+		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	if err := run("SELECT pg_advisory_xact_lock(" + strconv.Itoa(migrating) + ")"); err != nil {
+		return fmt.Errorf("pgstore: migrate: %w", err)
+	}
+	if err := run(SQL(opts)); err != nil {
+		return fmt.Errorf("pgstore: migrate: %w", err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("pgstore: migrate: %w", err)
+	}
+	return nil
+}
+
+// querier is a pool or a connection.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// installed is the version of the schema; 0 if there is none.
+func installed(ctx context.Context, db querier, schema string) (v int, err error) {
+	sql := "SELECT coalesce(max(version), 0) FROM " + pgx.Identifier{schema}.Sanitize() + ".ration_meta"
+	err = db.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&v)
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "3F000") { // no such table or schema
+		return 0, nil
+	}
+	return v, err
+}

@@ -1,0 +1,181 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ration-go/ration/driver"
+)
+
+// attempts is how often a batch is sent that the database has rolled back.
+const attempts = 50
+
+// send has q decided. An error that wraps driver.ErrNotApplied says that surely nothing was changed.
+func (s *Store) send(ctx context.Context, q *request) (*reply, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, notApplied(err)
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, notApplied(err)
+	}
+	defer conn.Release()
+	for n := 0; ; n++ {
+		var p *reply
+		p, err = s.sendOnce(ctx, conn, q)
+		switch s.next(err) {
+		case done:
+			if p.wrote {
+				s.spaces.add(q.fresh)
+			}
+			return p, nil
+		case unknown:
+			s.spaces.clear()
+			return nil, err
+		case failed:
+			return nil, notApplied(err)
+		}
+		if n >= attempts || ctx.Err() != nil {
+			return nil, notApplied(err)
+		}
+		if n > 2 {
+			pause(ctx, time.Duration(rand.N(n))*time.Millisecond)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (s *Store) sendOnce(ctx context.Context, conn *pgxpool.Conn, q *request) (*reply, error) {
+	args := make([]any, 0, 12)
+	if s.plain.Load() {
+		args = append(args, pgx.QueryExecModeExec)
+	}
+	args = append(args, q.keys, q.lims, q.ops, q.heads, q.ids, q.holds, q.texts, q.forgets, q.spaces, q.lax, lockWait(ctx))
+	if s.isolate.Load() {
+		return isolated(ctx, conn, s.apply, args)
+	}
+	rows, err := conn.Query(ctx, s.apply, args...)
+	if err != nil {
+		return nil, err
+	}
+	return readReply(rows)
+}
+
+// readReply reads to the end, which is after the commit.
+func readReply(rows pgx.Rows) (*reply, error) {
+	defer rows.Close()
+	var p reply
+	if rows.Next() {
+		if err := rows.Scan(&p.clock, &p.wrote, &p.nums, &p.names); err != nil {
+			return nil, err
+		}
+	}
+	rows.Close()
+	return &p, rows.Err()
+}
+
+// isolated sends the statement with a transaction around it, still in one round trip.
+func isolated(ctx context.Context, conn *pgxpool.Conn, sql string, args []any) (p *reply, err error) {
+	b := &pgx.Batch{}
+	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	b.Queue(sql, args...)
+	b.Queue("COMMIT")
+	results := conn.SendBatch(ctx, b)
+	_, err = results.Exec()
+	if err == nil {
+		var rows pgx.Rows
+		if rows, err = results.Query(); err == nil {
+			p, err = readReply(rows)
+		}
+	}
+	if err == nil {
+		_, err = results.Exec()
+	}
+	if closing := results.Close(); err == nil {
+		err = closing
+	}
+	if err != nil && !conn.Conn().IsClosed() {
+		if _, undo := conn.Exec(ctx, "ROLLBACK"); undo != nil {
+			conn.Conn().Close(ctx) //nolint:errcheck // it is of no more use
+		}
+	}
+	return p, err
+}
+
+// lockWait is how long the database may wait for a lock, in ms: a bit less than the caller waits, so that it is the
+// database that gives up, and the caller knows that nothing was changed.
+func lockWait(ctx context.Context) int64 {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	left := time.Until(deadline)
+	return max(1, (left - left/16).Milliseconds())
+}
+
+type outcome int
+
+const (
+	done    outcome = iota
+	again           // rolled back; worth another attempt
+	failed          // surely nothing was changed
+	unknown         // it may have been
+)
+
+// next tells what to do after err.
+func (s *Store) next(err error) outcome {
+	if err == nil {
+		return done
+	}
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		if pgconn.SafeToRetry(err) {
+			return failed
+		}
+		return unknown
+	}
+	// An error that ends the connection says nothing about a commit that may have come before it.
+	if pgErr.SeverityUnlocalized != "ERROR" {
+		return unknown
+	}
+	switch pgErr.Code {
+	case "40001", "40P01": // serialization failure, deadlock
+		return again
+	case "RN001":
+		s.isolate.Store(true)
+		return again
+	case "42P05", "26000": // a prepared statement of another client, or none
+		if !s.plain.Swap(true) {
+			s.log.Warn("pgstore: prepared statements get lost between this program and PostgreSQL, as behind PgBouncer before 1.21; going on without them",
+				"sqlstate", pgErr.Code)
+		}
+		return again
+	case "0A000": // a prepared statement is of the time before a migration; pgx has dropped it
+		return again
+	}
+	return failed
+}
+
+// notApplied says of err that nothing was changed.
+func notApplied(err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == "55P03" { // its lock_timeout is the caller's deadline
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotApplied, err)
+}
