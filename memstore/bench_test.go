@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -177,37 +176,13 @@ func BenchmarkFlood(b *testing.B) {
 	}
 }
 
-// heapPerKey is what n keys of 12 bytes take on the heap, beside their own bytes.
-func heapPerKey(tb testing.TB, n int) float64 {
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	c := newCaller(bucketOp(100, 1, 3600e6))
-	id := make([]byte, 0, 12)
-	before := heap()
-	s := memstore.New(&memstore.Options{MaxKeys: n})
-	defer s.Close()
-	for i := range n {
-		id = fmt.Appendf(id[:0], "user-%07d", i)
-		c.ops[0].Key.ID = string(id)
-		if err := c.take(s); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	after := heap()
-	if s.Len() != n {
-		tb.Fatalf("%d keys are kept of %d", s.Len(), n)
-	}
-	return float64(after-before)/float64(n) - 12
-}
-
 // BenchmarkHeap reports the bytes of heap for each of a million keys, beside the key's own bytes.
 func BenchmarkHeap(b *testing.B) {
-	for b.Loop() {
-		b.ReportMetric(heapPerKey(b, million), "B/key")
+	for _, format := range keyFormats {
+		b.Run(fmt.Sprintf(format, 0), func(b *testing.B) {
+			for b.Loop() {
+				b.ReportMetric(heapPerKey(b, million, format), "B/key")
+			}
+		})
 	}
 }

@@ -12,7 +12,10 @@ import (
 // The decisions are those of driver.Run, in every field. They are written anew because Run needs bytes, and this is the
 // path on which nothing may be allocated. A test holds the two together.
 
-var errUnsupported = fmt.Errorf("%w: this store has no holds and ids", driver.ErrNotApplied)
+var (
+	errNoVerb = fmt.Errorf("%w: the store does not know this verb", driver.ErrNotApplied)
+	errSlots  = fmt.Errorf("%w: slots are taken by a hold", driver.ErrNotApplied)
+)
 
 // cell is one op's state, as loaded and as seen by its limit.
 type cell struct {
@@ -33,8 +36,13 @@ type scratch struct {
 
 // list decides a Txn of any number of ops. t.At is set.
 func (s *Store) list(t *driver.Txn) {
-	if t.Verb == 0 || t.Verb > driver.Forget || t.ID != "" && t.Verb != driver.Forget {
-		t.Err = errUnsupported
+	if t.Verb == 0 {
+		t.Err = errNoVerb
+		return
+	}
+	if (t.Verb == driver.Take || t.Verb == driver.Hit || t.Verb == driver.Refund) &&
+		slices.ContainsFunc(t.Ops, func(op driver.Op) bool { return op.Kind == driver.Slots }) {
+		t.Err = errSlots
 		return
 	}
 	sc := s.scratch.Get().(*scratch)
@@ -230,13 +238,13 @@ func (s *Store) forget(t *driver.Txn, cells []cell) {
 		op, c := &t.Ops[i], &cells[i]
 		op.Result.Allowed = true
 		sh := &s.shards[c.shard]
-		sh.tables(func(tab *table, width int) bool {
+		sh.eachTable(func(tab *table, width int) bool {
 			for at := 0; at < len(tab.rows); at += width {
 				r := tab.row(at, width)
 				if empty(r.meta()) {
 					continue
 				}
-				id, group, space := r.parts()
+				id, group, space := sh.parts(r)
 				if string(id) != op.Key.ID || string(group) != op.Key.Group {
 					continue
 				}

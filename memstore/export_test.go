@@ -7,8 +7,8 @@ func (s *Store) Check() error {
 	var keys, bytes int64
 	for num := range s.shards {
 		sh := &s.shards[num]
-		for i := 0; ; i++ {
-			t, width := sh.nth(i)
+		for width := minWidth; width <= maxWidth; width += widthStep {
+			t := sh.table(width)
 			if t == nil {
 				break
 			}
@@ -21,8 +21,11 @@ func (s *Store) Check() error {
 				}
 				n++
 				bytes += rowCost(width)
+				if m&longKey != 0 {
+					bytes += longCost(len(sh.more.keys.all[r.long()]))
+				}
 				if m&flagSide != 0 {
-					bytes += sideCost(sh.more.uses[r.side()])
+					bytes += sideCost(sh.more.uses.all[r.side()])
 				}
 				for i := t.home(m>>tagShift, width); i != at; i = (i + width) % len(t.rows) {
 					if empty(t.row(i, width).meta()) {

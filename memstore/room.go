@@ -57,7 +57,7 @@ func (s *Store) admitOne(op *driver.Op, known bool, now int64, st *arith.State) 
 // needOf is the room that the charge of op to st needs.
 func (s *Store) needOf(op *driver.Op, known bool, now int64, st *arith.State) room {
 	if !known {
-		return room{1, rowCost(widthOf(&op.Key, s.spaces.full()))}
+		return room{1, keyCost(keyLen(&op.Key, s.spaces.number(op.Key.Space) == 0))}
 	}
 	if op.Kind != driver.Window {
 		return room{}
@@ -105,7 +105,7 @@ func (s *Store) reserve(need room) bool {
 		s.keys.Add(-need.keys)
 		return false
 	}
-	if need.keys > 0 && !s.armed.Load() {
+	if need.bytes > 0 && !s.armed.Load() {
 		s.arm()
 	}
 	return true
@@ -168,7 +168,7 @@ func (f *finder) lookAt(num int, droppable bool) (rows int) {
 	sh := &f.s.shards[num]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.tables(func(t *table, width int) bool {
+	sh.eachTable(func(t *table, width int) bool {
 		at := rand.IntN(int(t.places)) * width
 		for range min(int(t.places), lookAtOnce) {
 			switch {

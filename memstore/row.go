@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"encoding/binary"
-	"math/bits"
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/arith"
@@ -13,13 +12,13 @@ import (
 // has to fetch if there are many keys.
 //
 // The key is id, group and, for a space without a number, the space; before them the lengths of group and space in two
-// bytes each, if there is one.
+// bytes each, if there is one. A long key is not in the row: in its place stands its number in more.keys.
 type row []byte
 
 // The layout. A window with one use keeps it in the first three numbers; with more, the first is the number of its uses
 // in more.uses.
 const (
-	atMeta    = 0 // flags; length of id + 1, 16 bits, 0: the row is empty; number of the space, 16 bits; tag
+	atMeta    = 0 // flags; length of id + 1, 15 bits, 0: the row is empty; 1 for a long key; number of the space, 16; tag
 	atLevel   = 8
 	atUnit    = 16
 	atStamp   = 24
@@ -27,7 +26,13 @@ const (
 	atExpires = 40
 	headLen   = 48
 
+	longest   = 128 // key in a row
+	minWidth  = headLen + 16
+	maxWidth  = headLen + longest
+	widthStep = 8
+
 	idShift    = 8
+	longKey    = 1 << 23
 	spaceShift = 24
 	tagShift   = 40
 	tagLen     = 24
@@ -49,7 +54,7 @@ func (r row) meta() uint64 { return binary.LittleEndian.Uint64(r) }
 
 func (r row) setMeta(m uint64) { binary.LittleEndian.PutUint64(r, m) }
 
-func empty(meta uint64) bool { return meta&(0xffff<<idShift) == 0 }
+func empty(meta uint64) bool { return meta&(0x7fff<<idShift) == 0 }
 
 func (r row) flags() uint8 { return r[atMeta] }
 
@@ -65,15 +70,15 @@ func wantOf(k *driver.Key, tag uint32) uint64 {
 	return uint64(tag)<<tagShift | uint64(len(k.ID)+1)<<idShift
 }
 
-const wantMask = (1<<tagLen-1)<<tagShift | 0xffff<<idShift
+const wantMask = (1<<tagLen-1)<<tagShift | 0x7fff<<idShift
 
 // is reports whether r, whose meta is as wanted, is of k, given the spaces by number.
-func (r row) is(k *driver.Key, spaces []string) bool {
-	space := r.space()
-	if r.flags()&flagGroup == 0 && space != 0 {
+func (sh *shard) is(r row, k *driver.Key, spaces []string) bool {
+	m, space := r.meta(), r.space()
+	if m&(flagGroup|longKey) == 0 && space != 0 {
 		return string(r[headLen:headLen+len(k.ID)]) == k.ID && k.Group == "" && spaces[space] == k.Space
 	}
-	id, group, name := r.parts()
+	id, group, name := sh.parts(r)
 	if string(id) != k.ID || string(group) != k.Group {
 		return false
 	}
@@ -84,9 +89,12 @@ func (r row) is(k *driver.Key, spaces []string) bool {
 }
 
 // parts are the parts of the key of r; space only if it has no number.
-func (r row) parts() (id, group, space []byte) {
+func (sh *shard) parts(r row) (id, group, space []byte) {
 	m := r.meta()
-	rest, groupLen, spaceLen := r[headLen:], 0, 0
+	rest, groupLen, spaceLen := []byte(r[headLen:]), 0, 0
+	if m&longKey != 0 {
+		rest = sh.more.keys.all[r.long()]
+	}
 	if m&flagGroup != 0 {
 		groupLen = int(binary.LittleEndian.Uint16(rest))
 		rest = rest[2:]
@@ -95,14 +103,22 @@ func (r row) parts() (id, group, space []byte) {
 		spaceLen = int(binary.LittleEndian.Uint16(rest))
 		rest = rest[2:]
 	}
-	idLen := int(m>>idShift&0xffff) - 1
+	idLen := int(m>>idShift&0x7fff) - 1
 	return rest[:idLen], rest[idLen : idLen+groupLen], rest[idLen+groupLen : idLen+groupLen+spaceLen]
 }
 
+// long is the number of a long key.
+func (r row) long() uint32 { return binary.LittleEndian.Uint32(r[headLen:]) }
+
 // name makes r, which is empty, the row of k.
-func (r row) name(k *driver.Key, tag uint32, space uint16) {
+func (sh *shard) name(r row, k *driver.Key, tag uint32, space uint16) {
 	m := wantOf(k, tag) | uint64(space)<<spaceShift
-	rest := r[headLen:]
+	rest := []byte(r[headLen:])
+	if n := keyLen(k, space == 0); n > longest {
+		m |= longKey
+		rest = make([]byte, n)
+		binary.LittleEndian.PutUint32(r[headLen:], sh.extra().keys.add(rest))
+	}
 	if k.Group != "" {
 		m |= flagGroup
 		binary.LittleEndian.PutUint16(rest, uint16(len(k.Group)))
@@ -140,21 +156,36 @@ func (r row) put(first, second, third, since, expires int64, flags uint8) {
 	binary.LittleEndian.PutUint64(r[atExpires:], uint64(expires))
 }
 
-// widthOf is the length of a row of k: 16 bytes to a step, later an eighth. A space without a number is spelled out.
-func widthOf(k *driver.Key, spelled bool) int {
-	n := headLen + len(k.ID)
+// keyLen is the length of a key in a row. A space without a number is spelled out.
+func keyLen(k *driver.Key, spelled bool) int {
+	n := len(k.ID)
 	if k.Group != "" {
 		n += 2 + len(k.Group)
 	}
 	if spelled {
 		n += 2 + len(k.Space)
 	}
-	if n <= 256 {
-		return (n + 15) &^ 15
-	}
-	step := 1 << (bits.Len(uint(n-1)) - 4)
-	return (n + step - 1) &^ (step - 1)
+	return n
 }
 
-// rowCost is what a row counts for: its place, and a third of it for the places that a table keeps empty.
+// widthOf is the width of the row for a key of n bytes.
+func widthOf(n int) int {
+	if n > longest {
+		return minWidth
+	}
+	return max(minWidth, (headLen+n+widthStep-1)&^(widthStep-1))
+}
+
+// keyCost is what a row with a key of n bytes counts for: itself and its part of the places that a table keeps empty, and
+// a long key with what the allocator rounds up and the slice that it is found by.
+func keyCost(n int) int64 {
+	cost := rowCost(widthOf(n))
+	if n > longest {
+		cost += longCost(n)
+	}
+	return cost
+}
+
 func rowCost(width int) int64 { return int64(width + width/3) }
+
+func longCost(n int) int64 { return int64(n + n/8 + 32) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/ration-go/ration/driver"
@@ -31,6 +32,7 @@ type history struct {
 	now  driver.Micros
 	past []driver.Micros // when charges were made
 	far  bool            // numbers up to the greatest
+	ids  []string
 }
 
 func (h *history) number(n int64) int64 {
@@ -61,13 +63,13 @@ func (h *history) op(verb driver.Verb) driver.Op {
 	}
 	rule := h.IntN(2)
 	op := driver.Op{
-		Key:  driver.Key{Space: fmt.Sprintf("|%d|%d|", kind, rule), ID: fmt.Sprintf("key-%d", h.IntN(3))},
+		Key:  driver.Key{Space: fmt.Sprintf("|%d|%d|", kind, rule), ID: h.ids[h.IntN(3)]},
 		Kind: kind,
 		Size: h.number(12),
 		Cost: h.number(5),
 	}
 	if h.IntN(3) == 0 {
-		op.Key.Group = "key-0"
+		op.Key.Group = h.ids[0]
 	}
 	span := []driver.Micros{1e3, 1e6, 3e6, 10e6, 86_400e6}[h.IntN(5)]
 	switch kind {
@@ -114,7 +116,7 @@ func (h *history) txn() *driver.Txn {
 	case n < 39:
 		t.Verb = driver.Forget
 	default:
-		t.Verb, t.ID = driver.Take, "an id"
+		t.Verb = driver.Refund
 	}
 	ops := 1
 	if h.IntN(3) == 0 {
@@ -173,6 +175,13 @@ func TestSameAsRun(t *testing.T) {
 		opts := &memstore.Options{} // some with several keys in a shard: there are 48 in all
 		if round%2 == 0 {
 			opts.MaxKeys = 48 << (round % 3)
+		}
+		for i := range 3 {
+			id := fmt.Sprint("key-", i)
+			if round%3 == 0 {
+				id += strings.Repeat("\x00", []int{0, 11, 12, 27, 28, 200, 300, driver.MaxID - 5}[h.IntN(8)])
+			}
+			h.ids = append(h.ids, id)
 		}
 		store := memstore.New(opts)
 		model := blobs{}

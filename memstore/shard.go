@@ -9,69 +9,62 @@ import (
 
 // A shard is a part of the states with a lock of its own. All states of one group and id are in one shard.
 type shard struct {
-	mu    sync.Mutex
-	short table // rows of shortWidth
-	more  *more
-	_     [16]byte // the above is one cache line, and what most decisions touch
-
-	mid table        // rows of midWidth
-	one [1]arith.Use // room for the only use of a window, for the Txn that has the lock
-	_   [8]byte
+	mu     sync.Mutex
+	first  table        // the rows of minWidth
+	one    [1]arith.Use // room for the only use of a window, for the Txn that has the lock
+	more   *more        // of 64-bit machines, the cache line that most decisions touch ends above
+	tables [5]table     // the next widths
+	_      [24]byte
 }
-
-const (
-	shortWidth = headLen + 16
-	midWidth   = headLen + 32
-)
 
 // more is what few shards have.
 type more struct {
-	tables []wideTable
-	uses   [][]arith.Use // by number: the uses of a window that has several
-	free   []uint32      // numbers
+	tables [(maxWidth-minWidth)/widthStep - 5]table // the widths after those of the shard
+	keys   slab[byte]                               // long keys
+	uses   slab[arith.Use]                          // of windows that have several
 }
 
-type wideTable struct {
-	table
-	width int
+// slab keeps slices by number.
+type slab[T any] struct {
+	all  [][]T
+	free []uint32
 }
 
-// table answers the table of a width; nil if there is none yet. The next one that is made moves it.
+func (sl *slab[T]) add(v []T) (num uint32) {
+	if last := len(sl.free) - 1; last >= 0 {
+		num, sl.free = sl.free[last], sl.free[:last]
+		sl.all[num] = v
+		return num
+	}
+	sl.all = append(sl.all, v)
+	return uint32(len(sl.all) - 1)
+}
+
+func (sl *slab[T]) remove(num uint32) {
+	sl.all[num] = nil
+	if sl.free = append(sl.free, num); len(sl.free) == len(sl.all) {
+		*sl = slab[T]{}
+	}
+}
+
+// table answers the table of a width; nil if there is none yet.
 func (sh *shard) table(width int) *table {
-	switch width {
-	case shortWidth:
-		return &sh.short
-	case midWidth:
-		return &sh.mid
-	}
-	if sh.more != nil {
-		for i := range sh.more.tables {
-			if t := &sh.more.tables[i]; t.width == width {
-				return &t.table
-			}
-		}
-	}
-	return nil
-}
-
-// nth answers the tables of sh one after the other; nil: there are no more.
-func (sh *shard) nth(i int) (t *table, width int) {
+	i := (width - minWidth) / widthStep
 	switch {
 	case i == 0:
-		return &sh.short, shortWidth
-	case i == 1:
-		return &sh.mid, midWidth
-	case sh.more != nil && i-2 < len(sh.more.tables):
-		w := &sh.more.tables[i-2]
-		return &w.table, w.width
+		return &sh.first
+	case i <= len(sh.tables):
+		return &sh.tables[i-1]
+	case sh.more == nil:
+		return nil
 	}
-	return nil, 0
+	return &sh.more.tables[i-1-len(sh.tables)]
 }
 
-// tables calls f for each table that has rows, until it answers false.
-func (sh *shard) tables(f func(t *table, width int) bool) {
-	for i := 0; ; i++ {
-		t, width := sh.nth(i)
+// eachTable calls f for each table that has rows, until it answers false.
+func (sh *shard) eachTable(f func(t *table, width int) bool) {
+	for width := minWidth; width <= maxWidth; width += widthStep {
+		t := sh.table(width)
 		if t == nil || t.n > 0 && !f(t, width) {
 			return
 		}
@@ -88,10 +81,10 @@ func (sh *shard) extra() *more {
 // find answers the row of k; nil: there is none.
 func (s *Store) find(sh *shard, k *driver.Key, tag uint32) row {
 	spaces := s.spaces.list()
-	if r := sh.search(k, tag, widthOf(k, false), spaces); r != nil || !s.spaces.full() {
+	if r := sh.search(k, tag, widthOf(keyLen(k, false)), spaces); r != nil || len(spaces) < maxSpaces {
 		return r
 	}
-	return sh.search(k, tag, widthOf(k, true), spaces)
+	return sh.search(k, tag, widthOf(keyLen(k, true)), spaces)
 }
 
 func (sh *shard) search(k *driver.Key, tag uint32, width int, spaces []string) row {
@@ -103,7 +96,7 @@ func (sh *shard) search(k *driver.Key, tag uint32, width int, spaces []string) r
 	for at := t.home(uint64(tag), width); ; {
 		r := row(rows[at:])
 		m := r.meta()
-		if m&wantMask == want && r.is(k, spaces) {
+		if m&wantMask == want && sh.is(r, k, spaces) {
 			return r[:width:width]
 		}
 		if empty(m) {
@@ -118,15 +111,14 @@ func (sh *shard) search(k *driver.Key, tag uint32, width int, spaces []string) r
 // add makes the row of k, which has none, with a state that never was. Other rows of the shard may move.
 func (s *Store) add(sh *shard, k *driver.Key, tag uint32) row {
 	space := s.spaces.number(k.Space)
-	width := widthOf(k, space == 0)
+	width := widthOf(keyLen(k, space == 0))
 	t := sh.table(width)
 	if t == nil {
-		x := sh.extra()
-		x.tables = append(x.tables, wideTable{width: width})
+		sh.extra()
 		t = sh.table(width)
 	}
 	r := t.add(tag, width)
-	r.name(k, tag, space)
+	sh.name(r, k, tag, space)
 	return r
 }
 
@@ -148,7 +140,7 @@ func (sh *shard) get(r row, st *arith.State, one []arith.Use) {
 	r.get(st)
 	switch flags := r.flags(); {
 	case flags&flagSide != 0:
-		st.Uses = sh.more.uses[uint32(st.Level)]
+		st.Uses = sh.more.uses.all[uint32(st.Level)]
 	case flags&flagOne != 0:
 		one[0] = arith.Use{At: st.Level, Cost: st.Unit, Window: st.Stamp}
 		st.Uses = one[:1:1]
@@ -169,14 +161,14 @@ func (s *Store) save(sh *shard, r row, st *arith.State, flags uint8) {
 			s.bytes.Add(-sh.dropUses(r))
 		case side != 0:
 			num := r.side()
-			sh.more.uses[num] = st.Uses
+			sh.more.uses.all[num] = st.Uses
 			first, flags = int64(num), flags|flagSide
 		case len(st.Uses) == 1:
 			u := &st.Uses[0]
 			first, second, third = u.At, u.Cost, u.Window
 			flags |= flagOne
 		default:
-			first, flags = int64(sh.addUses(st.Uses)), flags|flagSide
+			first, flags = int64(sh.extra().uses.add(st.Uses)), flags|flagSide
 		}
 	}
 	r.put(first, second, third, st.Since, st.Expires, flags)
@@ -184,29 +176,14 @@ func (s *Store) save(sh *shard, r row, st *arith.State, flags uint8) {
 
 // remove forgets the row at a place of a table of sh, and answers what it counted for.
 func (sh *shard) remove(t *table, at, width int) (freed int64) {
-	freed = sh.dropUses(t.row(at, width)) + rowCost(width)
+	r := t.row(at, width)
+	freed = rowCost(width) + sh.dropUses(r)
+	if r.meta()&longKey != 0 {
+		freed += longCost(len(sh.more.keys.all[r.long()]))
+		sh.more.keys.remove(r.long())
+	}
 	t.remove(at, width)
 	return freed
-}
-
-// A use, and what belongs to a list of them: its slice, and the number of it when it is free.
-const (
-	useCost  = 24
-	usesCost = 32
-)
-
-func sideCost(uses []arith.Use) int64 { return int64(cap(uses))*useCost + usesCost }
-
-// addUses keeps uses and answers their number.
-func (sh *shard) addUses(uses []arith.Use) (num uint32) {
-	x := sh.extra()
-	if last := len(x.free) - 1; last >= 0 {
-		num, x.free = x.free[last], x.free[:last]
-		x.uses[num] = uses
-		return num
-	}
-	x.uses = append(x.uses, uses)
-	return uint32(len(x.uses) - 1)
 }
 
 // dropUses forgets the uses that r keeps in the shard, if any.
@@ -214,11 +191,15 @@ func (sh *shard) dropUses(r row) (freed int64) {
 	if r.flags()&flagSide == 0 {
 		return 0
 	}
-	x, num := sh.more, r.side()
-	freed = sideCost(x.uses[num])
-	x.uses[num] = nil
-	if x.free = append(x.free, num); len(x.free) == len(x.uses) {
-		x.uses, x.free = nil, nil
-	}
+	freed = sideCost(sh.more.uses.all[r.side()])
+	sh.more.uses.remove(r.side())
 	return freed
 }
+
+// A use, and what belongs to a list of them: its slice, and its number when it is free.
+const (
+	useCost  = 24
+	usesCost = 32
+)
+
+func sideCost(uses []arith.Use) int64 { return int64(cap(uses))*useCost + usesCost }

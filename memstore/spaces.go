@@ -25,6 +25,14 @@ func (sp *spaces) list() []string { return *sp.all.Load() }
 
 // number answers the number of a space, a new one if need be; 0: there are no more.
 func (sp *spaces) number(space string) uint16 {
+	for i, known := range sp.list() {
+		if i > 0 && known == space {
+			return uint16(i) // mostly after one look, as the strings are one and the same
+		}
+		if i == 8 {
+			break
+		}
+	}
 	sp.mu.RLock()
 	num := sp.num[space]
 	sp.mu.RUnlock()
@@ -43,5 +51,3 @@ func (sp *spaces) number(space string) uint16 {
 	sp.all.Store(&all)
 	return num
 }
-
-func (sp *spaces) full() bool { return len(sp.list()) == maxSpaces }

@@ -47,6 +47,7 @@ type Store struct {
 	injected line
 
 	scratch sync.Pool // *scratch
+	holds   holds
 
 	sweeping sync.Mutex // one sweep at a time
 	cursor   int        // the shard at which the next sweep goes on
@@ -62,9 +63,10 @@ const (
 
 	// keysPerShard bounds the work that is done under one lock: growing a table, forgetting a key. Fewer keys would make so
 	// many shards that these themselves do not stay in a near cache.
-	keysPerShard = 1024
-	minShards    = 256 // as long as there are a few keys for each
-	maxShards    = 1 << 16
+	keysPerShard  = 1024
+	minShards     = 256     // as long as there are a few keys for each
+	bytesPerShard = 1 << 17 // what a shard's tables round up is a small part of that
+	maxShards     = 1 << 16
 )
 
 // New makes an empty store. opts may be nil. It starts nothing that runs while the store is empty; Close ends the rest.
@@ -82,7 +84,8 @@ func New(opts *Options) *Store {
 	if o.SweepEvery == 0 {
 		o.SweepEvery = defaultEvery
 	}
-	n := min(max(o.MaxKeys/keysPerShard, min(o.MaxKeys/4, minShards), 1), maxShards)
+	n := int64(max(o.MaxKeys/keysPerShard, min(o.MaxKeys/4, minShards)))
+	n = max(min(n, o.MaxBytes/bytesPerShard, maxShards), 1)
 	log := bits.Len(uint(n - 1))
 	s := &Store{
 		seed:     maphash.MakeSeed(),
@@ -94,15 +97,16 @@ func New(opts *Options) *Store {
 	}
 	s.clock.init()
 	s.spaces.init()
+	s.holds.byID = make(map[string]*holdRecord)
 	s.injected.low.Store(math.MaxInt64)
 	s.scratch.New = func() any { return new(scratch) }
 	s.armed.Store(o.SweepEvery < 0)
 	return s
 }
 
-// Info describes the store: of scope Process, not durable, without holds and ids.
+// Info describes the store: of scope Process, not durable.
 func (s *Store) Info() driver.Info {
-	return driver.Info{Kind: "memory", Scope: driver.Process, Caps: driver.CapsRun, MaxBatch: 1, Instant: true}
+	return driver.Info{Kind: "memory", Scope: driver.Process, Caps: driver.CapsRun | driver.CapsHolds, MaxBatch: 1, Instant: true}
 }
 
 // Apply decides batch, one Txn after the other. It never waits and takes no notice of ctx. After Close it decides nothing
@@ -122,9 +126,12 @@ func (s *Store) Apply(_ context.Context, batch []*driver.Txn) error {
 			}
 			t.At = now
 		}
-		if t.Verb <= driver.Hit && len(t.Ops) == 1 && t.ID == "" && t.Verb != 0 {
+		switch {
+		case t.ID != "" || t.Verb > driver.Forget:
+			s.once(t)
+		case t.Verb <= driver.Hit && t.Verb != 0 && len(t.Ops) == 1 && t.Ops[0].Kind != driver.Slots:
 			s.single(t)
-		} else {
+		default:
 			s.list(t)
 		}
 	}

@@ -14,7 +14,7 @@ const (
 	sweepLeast  = 1 << 16 // rows in one step of the background sweep; an eighth of all, if that is more
 )
 
-// Sweep removes at most max states that have ended. now is the time for states that an injected clock changed last; for
+// Sweep ends the holds that are due and removes states that have ended, at most max of both. now is the time for states that an injected clock changed last; for
 // those of the process's clock it is that clock or now, whichever is earlier, so that nothing goes that still counts. It
 // waits for a sweep that is under way, and stops when ctx is done.
 func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped int, err error) {
@@ -26,6 +26,9 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped 
 	wall, other := int64(s.clock.now()), s.injected.floor()
 	if now != 0 {
 		wall, other = min(wall, int64(now)), int64(now)
+	}
+	if dropped = s.sweepHolds(wall, other, max); dropped >= max {
+		return dropped, nil
 	}
 	for range s.shards {
 		if err := ctx.Err(); err != nil {
@@ -43,13 +46,13 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped 
 // sweepShard removes at most most ended rows, in short holds of the lock.
 func (s *Store) sweepShard(num int, wall, other int64, most int) (seen, dropped int) {
 	sh := &s.shards[num]
-	for i := 0; ; i++ {
+	for width := minWidth; width <= maxWidth; width += widthStep {
 		for at, more := 0, true; more; {
 			if dropped == most {
 				return seen, dropped
 			}
 			sh.mu.Lock()
-			t, width := sh.nth(i)
+			t := sh.table(width)
 			if t == nil {
 				sh.mu.Unlock()
 				return seen, dropped
@@ -82,6 +85,7 @@ func (s *Store) sweepShard(num int, wall, other int64, most int) (seen, dropped 
 			sh.mu.Unlock()
 		}
 	}
+	return seen, dropped
 }
 
 // arm starts the background sweep, which runs as long as there is something to sweep. It is a timer and no goroutine of
@@ -99,7 +103,7 @@ func (s *Store) arm() {
 
 func (s *Store) tick() {
 	s.step()
-	if s.keys.Load() > 0 {
+	if s.bytes.Load() > 0 {
 		s.timing.Lock()
 		defer s.timing.Unlock()
 		if !s.closed.Load() {
@@ -109,7 +113,7 @@ func (s *Store) tick() {
 	}
 	// A new key is counted before it looks whether a timer runs, so one of the two sees the other.
 	s.armed.Store(false)
-	if s.keys.Load() > 0 {
+	if s.bytes.Load() > 0 {
 		s.arm()
 	}
 }
@@ -122,6 +126,7 @@ func (s *Store) step() {
 	now := s.clock.now()
 	s.injected.turn(now)
 	wall, other := int64(now), s.injected.floor()
+	s.sweepHolds(wall, other, sweepLeast)
 	rows := max(sweepLeast, int(s.keys.Load())/8)
 	for range s.shards {
 		if rows <= 0 || s.closed.Load() {

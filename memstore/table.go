@@ -10,8 +10,8 @@ type table struct {
 	places int32
 }
 
-// Tables are filled to at most 4/5 and grow by a fifth.
-func (t *table) tooFull() bool { return int64(t.n+1)*5 > int64(t.places)*4 }
+// A table is filled to at most 9/11 and grows by an eighth, so that it is about three quarters full.
+func (t *table) tooFull() bool { return int64(t.n+1)*11 > int64(t.places)*9 }
 
 func (t *table) home(tag uint64, width int) int { return int(tag*uint64(t.places)>>tagLen) * width }
 
@@ -20,7 +20,7 @@ func (t *table) row(at, width int) row { return row(t.rows[at : at+width : at+wi
 // add answers an empty place for a row of tag, which must be named at once.
 func (t *table) add(tag uint32, width int) row {
 	if t.tooFull() {
-		t.resize(int(t.places)+max(int(t.places)/5, 4), width)
+		t.resize(int(t.places)+max(int(t.places)/8, 4), width)
 	}
 	t.n++
 	return t.row(t.free(uint64(tag), width), width)
