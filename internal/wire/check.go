@@ -6,6 +6,7 @@ import (
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/arith"
 )
 
 // ErrInvalidTxn says that a transaction breaks what package driver promises to stores.
@@ -14,11 +15,9 @@ var ErrInvalidTxn = errors.New("ration: invalid transaction")
 // Bounds that the Limiter keeps and package driver does not name.
 const (
 	maxSpace = 2048
-	maxTxnID = 1024
 	minSpan  = 1_000                      // a millisecond
 	maxSpan  = 87_660 * 3600 * 1_000_000  // ten years
 	maxTTL   = 31 * 24 * 3600 * 1_000_000 // 31 days
-	maxSlots = 4096
 )
 
 // Check makes t ready for a store with info (it computes Gain, Unit and Tick), or says why the store must not see it: an
@@ -58,7 +57,8 @@ func unsupported(what string) error {
 }
 
 func inOp(i int, err error) error {
-	if r, ok := err.(*remote); ok {
+	var r *remote
+	if errors.As(err, &r) {
 		r.detail = fmt.Sprintf("op %d: %s", i, r.detail)
 	}
 	return err
@@ -71,8 +71,8 @@ func checkHead(t *driver.Txn, caps driver.Caps) error {
 		return invalidf("there is no verb %d", t.Verb)
 	case !ofHold && len(t.Ops) < 1 || len(t.Ops) > driver.MaxOps:
 		return invalidf("%d ops are not between 1 and %d", len(t.Ops), driver.MaxOps)
-	case len(t.ID) > maxTxnID:
-		return invalidf("an id of %d bytes is longer than %d", len(t.ID), maxTxnID)
+	case len(t.ID) > driver.MaxTxnID:
+		return invalidf("an id of %d bytes is longer than %d", len(t.ID), driver.MaxTxnID)
 	case t.ID != "" && !ofHold && t.Verb != driver.Take:
 		return invalidf("only a take has an id")
 	case t.ID == "" && (ofHold || t.Hold):
@@ -178,9 +178,10 @@ func checkKind(op *driver.Op, caps driver.Caps) (err error) {
 			}
 		}
 	case driver.Slots:
-		if op.Size > maxSlots {
-			return invalidf("%d slots are more than %d", op.Size, maxSlots)
+		if op.Size > arith.MaxSlots {
+			return invalidf("%d slots are more than %d", op.Size, arith.MaxSlots)
 		}
+	case driver.Window, driver.Counter:
 	}
 	return nil
 }

@@ -228,7 +228,7 @@ func TestLogIsBounded(t *testing.T) {
 		for range 100 {
 			e.post(t, "take", good)
 		}
-		time.Sleep(time.Second) // of the bubble's clock
+		<-time.After(time.Second) // of the bubble's clock
 		e.post(t, "take", good)
 		var lines []object
 		for line := range strings.Lines(log.String()) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -73,7 +74,8 @@ func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnsw
 // inCharge says in which charge err is.
 func inCharge(i int, err error) error {
 	place := fmt.Sprintf("/charges/%d", i)
-	if known, ok := err.(*problemError); ok {
+	var known *problemError
+	if errors.As(err, &known) {
 		known.pointer = place + known.pointer
 		return known
 	}
