@@ -162,6 +162,13 @@ func TestRefundBucket(t *testing.T) {
 	s.used(550, 0)
 	s.take(600, 1)
 	s.refund(600, 1, 600, 1)
+
+	s.take(1000, 10)
+	s.lim = *bucketLimit{10, 10, 1}.limit(t)
+	s.take(1050, 1) // at this rate it was full since, though the row is not over
+	s.lim = kinds(t)["bucket"]
+	s.refund(1050, 1, 1000, 0)
+	s.refund(1050, 1, 1050, 1)
 }
 
 func TestRefundWindow(t *testing.T) {
@@ -229,6 +236,8 @@ func TestResetCoarse(t *testing.T) {
 	s.take(0, 5_000_000_000)
 	s.take(5*tick-1, 1) // its stamp is that of 4 ticks
 	s.reset(-10 * tick) // by a clock that is behind
+	s.take(-10*tick, 1)
+	s.refund(-10*tick, 1, 5*tick-1, 0)
 	s.take(5*tick, 1)
 	s.refund(5*tick, 1, 5*tick-1, 0)
 	s.refund(5*tick, 1, 5*tick, 1)
