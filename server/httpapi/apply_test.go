@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func TestStoresThatCanDoLess(t *testing.T) {
 	less := driver.Info{Kind: "small", Scope: driver.Machine, Caps: driver.CapBucket | driver.CapList, OneGroup: true}
 	e.store.info = &less
 	l := ration.New(e.store, nil)
-	h, err := httpapi.New(l, e.store, &httpapi.Options{Limits: configured})
+	h, err := httpapi.New(l, e.store, &httpapi.Options{Limits: configured, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,9 @@ func TestStoreThatHangs(t *testing.T) {
 	e := newEnv(t, nil)
 	store := deadlines{e.store}
 	l := ration.New(store, &ration.Options{Timeout: 10 * time.Millisecond})
-	h, err := httpapi.New(l, store, &httpapi.Options{Limits: configured, Timeout: 10 * time.Millisecond})
+	h, err := httpapi.New(l, store, &httpapi.Options{
+		Limits: configured, Timeout: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"database/sql"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -144,5 +145,30 @@ func TestClientOverASocket(t *testing.T) {
 	}
 	if d, err := one.Peek(t.Context(), key, configured[0], 1); err != nil || d.Used != 6 {
 		t.Errorf("after a Forget in another namespace: %+v, %v", d, err)
+	}
+}
+
+// TestHoldsOverTheWire: the ops of a hold come back, and the errors of holds are what they were.
+func TestHoldsOverTheWire(t *testing.T) {
+	t.Parallel()
+	s := serve(t, memstore.New(nil))
+	op := driver.Op{Key: driver.Key{Space: "|c|x|", Group: "\xff", ID: "\xfe"}, Kind: driver.Counter, Size: 10, Span: 60e6, Cost: 4}
+	take := &driver.Txn{Verb: driver.Take, ID: "|id\xff", Hold: true, TTL: 60e6, Ops: []driver.Op{op}}
+	if err := s.Apply(t.Context(), []*driver.Txn{take}); err != nil || take.Err != nil || !take.Allowed {
+		t.Fatalf("%v, %+v", err, take)
+	}
+	for i := range 2 {
+		settle := &driver.Txn{Verb: driver.Settle, ID: "|id\xff", Amounts: []int64{6}}
+		other := &driver.Txn{Verb: driver.Settle, ID: "|id\xff", Amounts: []int64{7}}
+		missing := &driver.Txn{Verb: driver.Renew, ID: "|other", TTL: 60e6}
+		if err := s.Apply(t.Context(), []*driver.Txn{settle, other, missing}); err != nil {
+			t.Fatal(err)
+		}
+		if settle.Err != nil || !settle.Allowed || len(settle.Ops) != 1 || settle.Ops[0].Key != op.Key || i == 0 && settle.Ops[0].Result.Used != 6 {
+			t.Errorf("%+v", settle)
+		}
+		if !errors.Is(other.Err, driver.ErrEnded) || !errors.Is(missing.Err, driver.ErrNoHold) {
+			t.Errorf("%v, %v", other.Err, missing.Err)
+		}
 	}
 }
