@@ -19,5 +19,6 @@ func Units(burst, n int64, span Micros) (gain, unit int64, tick Micros, err erro
 		return 0, 0, 0, fmt.Errorf("a bucket of %d tokens cannot hold the rate of %d each %v exactly; %d each %v is near and works",
 			burst, n, span.Duration(), near.N, Micros(near.Span).Duration())
 	}
-	return 0, 0, 0, fmt.Errorf("a bucket of %d tokens cannot be counted exactly at any rate; use at most %d", burst, int64(arith.MaxBurst))
+	return 0, 0, 0, fmt.Errorf("a bucket of %d tokens cannot hold the rate of %d each %v exactly, nor a lower one; at that rate use at most %d tokens",
+		burst, n, span.Duration(), arith.BurstFor(n, int64(span)))
 }
