@@ -2,11 +2,13 @@ package memstore
 
 import "fmt"
 
-// Check reports what is wrong with the tables and counts of s, which nobody uses meanwhile.
+// Check reports what is wrong with the tables and counts of s, beside its sweeper.
 func (s *Store) Check() error {
 	var keys, bytes int64
 	for num := range s.shards {
 		sh := &s.shards[num]
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
 		for width := minWidth; width <= maxWidth; width += widthStep {
 			t := sh.table(width)
 			if t == nil {

@@ -166,7 +166,7 @@ func sameError(a, b error) bool {
 func TestSameAsRun(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
-	rounds := 60
+	rounds := 30
 	if testing.Short() {
 		rounds = 10
 	}

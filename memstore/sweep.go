@@ -46,44 +46,40 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped 
 // sweepShard removes at most most ended rows, in short holds of the lock.
 func (s *Store) sweepShard(num int, wall, other int64, most int) (seen, dropped int) {
 	sh := &s.shards[num]
-	for width := minWidth; width <= maxWidth; width += widthStep {
-		for at, more := 0, true; more; {
-			if dropped == most {
-				return seen, dropped
-			}
-			sh.mu.Lock()
+	for width, at := minWidth, 0; width <= maxWidth && dropped < most; {
+		sh.mu.Lock()
+		for range sweepAtOnce {
 			t := sh.table(width)
-			if t == nil {
-				sh.mu.Unlock()
-				return seen, dropped
-			}
-			for range sweepAtOnce {
-				if more = at < len(t.rows) && dropped < most; !more {
+			if t == nil || at >= len(t.rows) {
+				if t != nil {
+					t.fit(width) // not before: places change
+				}
+				if width, at = width+widthStep, 0; width > maxWidth {
 					break
 				}
-				r := t.row(at, width)
-				m := r.meta()
-				now := wall
-				if m&flagInjected != 0 {
-					now = other
-				}
-				switch {
-				case empty(m):
-				case r.expires() <= now:
-					s.drop(sh, t, at, width)
-					dropped++
-					seen++
-					continue // another row may be there now
-				default:
-					seen++
-				}
+				continue
+			}
+			r := t.row(at, width)
+			m := r.meta()
+			if empty(m) {
 				at += width
+				continue
 			}
-			if !more {
-				t.fit(width) // not before: places change
+			seen++
+			now := wall
+			if m&flagInjected != 0 {
+				now = other
 			}
-			sh.mu.Unlock()
+			if r.expires() > now {
+				at += width
+				continue
+			}
+			s.drop(sh, t, at, width) // another row may be there now
+			if dropped++; dropped == most {
+				break
+			}
 		}
+		sh.mu.Unlock()
 	}
 	return seen, dropped
 }
