@@ -12,6 +12,7 @@ import (
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/calendar"
+	"github.com/ration-go/ration/internal/join"
 )
 
 // A Limiter decides on a store. Its methods are safe for concurrent use, and return by the end of their context; if that
@@ -23,9 +24,10 @@ type Limiter struct {
 	namespace string // escaped
 	err       error  // what is wrong with the options
 
-	plans plans
-	calls sync.Pool // of *call
-	lines lines
+	plans  plans
+	calls  sync.Pool    // of *call
+	joiner *join.Joiner // nil: each call goes to the store by itself
+	lines  lines
 
 	closed   atomic.Bool
 	done     chan struct{}
@@ -37,6 +39,7 @@ type call struct {
 	txn   driver.Txn
 	ops   [1]driver.Op
 	batch [1]*driver.Txn
+	lost  bool // it is still in the hands of the store
 }
 
 // New makes a Limiter that owns store: Close closes it. nil options are the defaults; options that are invalid make every
@@ -72,9 +75,16 @@ func New(store driver.Store, opts *Options) *Limiter {
 		c.batch[0] = &c.txn
 		return c
 	}
+	if !l.info.Instant && l.info.MaxBatch > 1 && !l.opts.NoJoin {
+		l.joiner = join.New(join.Options{Apply: store.Apply, MaxBatch: l.info.MaxBatch, InFlight: max(1, l.info.InFlight),
+			MaxQueue: maxQueue, Timeout: l.opts.Timeout})
+	}
 	l.warn()
 	return l
 }
+
+// maxQueue is how many calls wait for a store at most; then ErrOverloaded.
+const maxQueue = 1 << 14
 
 const (
 	maxNamespace = 256
@@ -101,6 +111,9 @@ func (l *Limiter) Close() error {
 		return nil
 	}
 	close(l.done)
+	if l.joiner != nil {
+		l.joiner.Close()
+	}
 	l.inFlight.Lock()
 	defer l.inFlight.Unlock()
 	return l.store.Close()
@@ -114,10 +127,12 @@ func (l *Limiter) now() driver.Micros {
 	return driver.MicrosOf(time.Now())
 }
 
-// apply has the one transaction of batch decided, and answers its own error as well.
+// apply has the one transaction of batch decided, and answers its own error as well. After a lostError nobody may look at
+// the transaction.
 func (l *Limiter) apply(ctx context.Context, batch []*driver.Txn) error {
-	err := l.send(ctx, batch)
 	t := batch[0]
+	verb := t.Verb
+	err := l.send(ctx, batch)
 	if err == nil && errors.Is(t.Err, driver.ErrClock) {
 		// The store's clock is in another period than ours. Ask again, from its time.
 		for i := range t.Ops {
@@ -130,7 +145,7 @@ func (l *Limiter) apply(ctx context.Context, batch []*driver.Txn) error {
 	if err == nil {
 		err = t.Err
 	}
-	if err != nil && t.Verb != driver.Peek {
+	if err != nil && verb != driver.Peek {
 		return unknown(err)
 	}
 	return err
@@ -154,6 +169,16 @@ func (l *Limiter) send(ctx context.Context, batch []*driver.Txn) error {
 	if l.info.Instant {
 		return l.store.Apply(ctx, batch)
 	}
+	if l.joiner != nil {
+		lost, err := l.joiner.Do(ctx, batch[0])
+		switch {
+		case lost:
+			return lostError{err}
+		case errors.Is(err, join.ErrQueueFull):
+			return fmt.Errorf("%w: %w", ErrOverloaded, err)
+		}
+		return err
+	}
 	l.inFlight.RLock()
 	defer l.inFlight.RUnlock()
 	if l.closed.Load() {
@@ -165,6 +190,27 @@ func (l *Limiter) send(ctx context.Context, batch []*driver.Txn) error {
 		defer cancel()
 	}
 	return l.store.Apply(ctx, batch)
+}
+
+// lostError is of a call whose caller's time ended while a batch had it.
+type lostError struct{ error }
+
+func (e lostError) Unwrap() error { return e.error }
+
+// applyCall is apply for a call of the pool.
+func (l *Limiter) applyCall(ctx context.Context, c *call) error {
+	err := l.apply(ctx, c.batch[:])
+	if err != nil {
+		_, c.lost = errors.AsType[lostError](err)
+	}
+	return err
+}
+
+// put gives c back to the pool.
+func (l *Limiter) put(c *call) {
+	if !c.lost {
+		l.calls.Put(c)
+	}
 }
 
 // afterCancel is for calls that give back: they run although ctx is done, for a bounded time.

@@ -20,6 +20,9 @@ type Options struct {
 	Clock func() time.Time
 	// OneGroup refuses lists whose keys are not of one group, as Redis Cluster would, on any store.
 	OneGroup bool
+	// NoJoin sends each call to the store by itself. Otherwise calls that come while the store is busy travel together, if the
+	// store says that it helps; they are decided as if they had come one after the other.
+	NoJoin bool
 	// Observer is told of what happens.
 	Observer *Observer
 	// Production says that this is not a test: New then warns about a store that one process keeps for itself. The

@@ -225,6 +225,9 @@ func (l *Limiter) applyOnce(ctx context.Context, txn *driver.Txn) (err error) {
 	ops := append([]driver.Op(nil), txn.Ops...)
 	for try := 0; ; try++ {
 		err = l.apply(ctx, []*driver.Txn{txn})
+		if _, lost := errors.AsType[lostError](err); lost {
+			return err
+		}
 		if err == nil || try == resends || !errors.Is(err, ErrOutcomeUnknown) || ctx.Err() != nil {
 			return err
 		}
@@ -368,13 +371,14 @@ func (r *Reservation) end(ctx context.Context, verb string, t *driver.Txn) (*dri
 	if errors.Is(err, driver.ErrAmounts) {
 		err = fmt.Errorf("%w: %w", ErrInvalidCost, err)
 	}
-	d := Decision{Allowed: err == nil && t.Allowed}
-	for i := range t.Ops {
-		if err == nil {
+	var d Decision
+	if err == nil { // else t may be lost
+		d.Allowed = t.Allowed
+		for i := range t.Ops {
 			l.lines.wake(t.Ops[i].Key)
 		}
-		if i == r.Index && len(r.list.plans) > 0 {
-			d.fill(r.Name, &t.Ops[i], t.At)
+		if len(r.list.plans) > 0 && r.Index < len(t.Ops) {
+			d.fill(r.Name, &t.Ops[r.list.at[r.Index]], t.At)
 		}
 	}
 	l.observe(ctx, verb, start, d, err)

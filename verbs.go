@@ -64,9 +64,9 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 		}
 	}
 	c := l.calls.Get().(*call)
-	defer l.calls.Put(c)
+	defer l.put(c)
 	l.one(c, verb, p, key, cost)
-	if err := l.apply(ctx, c.batch[:]); err != nil {
+	if err := l.applyCall(ctx, c); err != nil {
 		return l.failed(ctx, err, p)
 	}
 	d.fill(p.id.name, &c.ops[0], c.txn.At)
@@ -107,10 +107,10 @@ func (l *Limiter) refund(ctx context.Context, key Key, limit Limit, n int64, at 
 	ctx, cancel := l.afterCancel(ctx)
 	defer cancel()
 	c := l.calls.Get().(*call)
-	defer l.calls.Put(c)
+	defer l.put(c)
 	l.one(c, driver.Refund, p, key, n)
 	c.ops[0].At = then
-	if err := l.apply(ctx, c.batch[:]); err != nil {
+	if err := l.applyCall(ctx, c); err != nil {
 		return d, 0, err
 	}
 	l.lines.wake(c.ops[0].Key)
@@ -152,9 +152,9 @@ func (l *Limiter) Forget(ctx context.Context, key Key) error {
 
 func (l *Limiter) wipe(ctx context.Context, verb driver.Verb, p *plan, key Key) error {
 	c := l.calls.Get().(*call)
-	defer l.calls.Put(c)
+	defer l.put(c)
 	l.one(c, verb, p, key, 0)
-	if err := l.apply(ctx, c.batch[:]); err != nil {
+	if err := l.applyCall(ctx, c); err != nil {
 		return err
 	}
 	if verb == driver.Forget {
@@ -187,9 +187,9 @@ func (l *Limiter) hit(ctx context.Context, key Key, window time.Duration, n int6
 		return 0, 0, invalidf(ErrInvalidCost, "%d is not within ±(2^53 − 1)", n)
 	}
 	c := l.calls.Get().(*call)
-	defer l.calls.Put(c)
+	defer l.put(c)
 	l.one(c, driver.Hit, p, key, n)
-	if err := l.apply(ctx, c.batch[:]); err != nil {
+	if err := l.applyCall(ctx, c); err != nil {
 		return 0, 0, err
 	}
 	return c.ops[0].Result.Used, (c.ops[0].Result.ResetAt - c.txn.At).Duration(), nil

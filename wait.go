@@ -104,7 +104,7 @@ const maxNap = 30 * time.Second
 // tryWait takes once. What was charged while ctx ended goes back.
 func (l *Limiter) tryWait(ctx context.Context, p *plan, key Key, cost int64) (d Decision, err error) {
 	c := l.calls.Get().(*call)
-	defer l.calls.Put(c)
+	defer l.put(c)
 	l.one(c, driver.Take, p, key, cost)
 	if err := l.bounded(ctx, c); err != nil {
 		return l.failed(ctx, err, p)
@@ -117,7 +117,7 @@ func (l *Limiter) tryWait(ctx context.Context, p *plan, key Key, cost int64) (d 
 	defer cancel()
 	l.one(c, driver.Refund, p, key, cost)
 	c.ops[0].At = driver.MicrosOf(d.At)
-	if err := l.apply(back, c.batch[:]); err != nil {
+	if err := l.applyCall(back, c); err != nil {
 		return Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(ctx.Err(), err))
 	}
 	l.lines.wake(c.ops[0].Key)
@@ -131,7 +131,7 @@ func (l *Limiter) bounded(ctx context.Context, c *call) error {
 		ctx, cancel = context.WithTimeout(ctx, l.opts.Timeout)
 		defer cancel()
 	}
-	return l.apply(ctx, c.batch[:])
+	return l.applyCall(ctx, c)
 }
 
 // tooLate is a *RefusedError if cost, behind ahead in the line, can never pass or surely not before ctx's deadline. A store
@@ -170,7 +170,7 @@ func (l *Limiter) tooLate(ctx context.Context, p *plan, key Key, cost, ahead int
 // ask peeks, for an estimate.
 func (l *Limiter) ask(ctx context.Context, p *plan, key Key, cost int64) (d Decision, ok bool) {
 	c := l.calls.Get().(*call)
-	defer l.calls.Put(c)
+	defer l.put(c)
 	l.one(c, driver.Peek, p, key, cost)
 	if l.bounded(ctx, c) != nil {
 		return d, false
