@@ -79,8 +79,8 @@ func checkHead(t *driver.Txn, caps driver.Caps) error {
 		return invalidf("a hold needs an id")
 	case (t.Hold || t.Return) && t.Verb != driver.Take, t.Return && !t.Hold:
 		return invalidf("only a take makes a hold, and only a hold is given back at its expiry")
-	case t.TTL < 0 || t.TTL > maxTTL:
-		return invalidf("a life of %d µs is not between 0 and 31 days", t.TTL)
+	case t.TTL < 0 || t.TTL > maxTTL || t.TTL == 0 && t.ID != "" && !ofHold:
+		return invalidf("a life of %d µs is not between 1 µs and 31 days", t.TTL)
 	case len(t.Amounts) > driver.MaxOps, len(t.Amounts) > 0 && t.Verb != driver.Settle && t.Verb != driver.Progress:
 		return invalidf("amounts are for settle and progress, at most %d", driver.MaxOps)
 	case t.Now < 0 || t.Now > driver.MaxNow:

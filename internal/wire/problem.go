@@ -29,7 +29,7 @@ const (
 	CodeFull           Code = "full"
 	CodeEnded          Code = "ended"
 	CodeIDReused       Code = "id_reused"
-	CodeNoHold         Code = "no_hold"
+	CodeNoReservation  Code = "no_reservation"
 	CodeClock          Code = "clock"
 	CodeCorrupt        Code = "corrupt"
 	CodeClosed         Code = "closed"
@@ -43,20 +43,20 @@ var known = []struct {
 	err  error
 	code Code
 }{
+	{driver.ErrAmounts, CodeInvalidAmounts}, // which a Limiter wraps in an ErrInvalidCost
 	{ration.ErrInvalidKey, CodeInvalidKey},
 	{ration.ErrInvalidLimit, CodeInvalidLimit},
 	{ration.ErrInvalidCost, CodeInvalidCost},
 	{ration.ErrInvalidTime, CodeInvalidTime},
 	{ration.ErrInvalidID, CodeInvalidID},
 	{ErrInvalidTxn, CodeInvalidTxn},
-	{driver.ErrAmounts, CodeInvalidAmounts},
 	{driver.ErrOverflow, CodeOverflow},
 	{driver.ErrCrossGroup, CodeCrossGroup},
 	{ration.ErrUnsupported, CodeUnsupported},
 	{driver.ErrFull, CodeFull},
 	{driver.ErrEnded, CodeEnded},
 	{driver.ErrIDReused, CodeIDReused},
-	{driver.ErrNoHold, CodeNoHold},
+	{driver.ErrNoHold, CodeNoReservation},
 	{driver.ErrClock, CodeClock},
 	{driver.ErrCorrupt, CodeCorrupt},
 	{driver.ErrClosed, CodeClosed},

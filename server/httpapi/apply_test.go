@@ -35,12 +35,12 @@ func TestOneBadTransaction(t *testing.T) {
 		`{"verb":"take","ops":[{"space":"|b||","id":"eA==","kind":"bucket","size":9007199254740991,"rate":7,"span_us":1000000,"cost":1}]}`:    "invalid_txn",
 		`{"verb":"take","ops":[{"space":"|c||","id":"","kind":"counter","size":5,"span_us":1000000,"cost":1}]}`:                               "invalid_txn",
 		`{"verb":"take","now_us":5,"ops":[{"space":"|m||","id":"eA==","kind":"budget","size":5,"bounds_us":[10,20,30,40],"cost":1}]}`:         "clock",
-		`{"verb":"hit","ops":[{"space":"|c||","id":"eQ==","kind":"counter","span_us":1000000,"cost":9007199254740991}],"now_us":1}`:           "fine",
+		`{"verb":"hit","ops":[{"space":"|c||","id":"eQ==","kind":"counter","span_us":1000000,"cost":9007199254740991}],"now_us":1}`:           "maybe overflow",
 		`{"verb":"hit","ops":[{"space":"|c||","id":"eQ==","kind":"counter","span_us":1000000,"cost":1}],"now_us":1}`:                          "maybe overflow",
 		`{"verb":"forget","ops":[{"space":"|","id":"enp6"}]}`:                                                                                 "fine",
 		`{"verb":"refund","ops":[{"space":"|c||","id":"eA==","kind":"counter","size":5,"span_us":1000000,"cost":1}]}`:                         "invalid_txn",
 		`{"verb":"refund","ops":[{"space":"|c||","id":"enp6","kind":"counter","size":5,"span_us":1000000,"cost":1,"at_us":1}]}`:               "fine",
-		`{"verb":"take","id":"eA==","ops":[{"space":"|c||","id":"eA==","kind":"counter","size":5,"span_us":1000000,"cost":1}]}`:               "unsupported",
+		`{"verb":"take","id":"eA==","ttl_us":1,"ops":[{"space":"|c||","id":"eA==","kind":"counter","size":5,"span_us":1000000,"cost":1}]}`:    "unsupported",
 		`{"verb":"take","now_us":9007199254740991,"ops":[{"space":"|c||","id":"eA==","kind":"counter","size":5,"span_us":1000000,"cost":1}]}`: "invalid_txn",
 	} {
 		e.ok(t, "forget", `{"key":"x"}`)

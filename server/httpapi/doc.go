@@ -87,7 +87,7 @@
 //
 // A transaction in a batch of apply has an error of its own, in its place in an answer of status 200. Its code may also be
 // invalid_txn, clock (the store's clock is outside the periods that were sent), invalid_id, id_reused, invalid_amounts,
-// no_hold or ended (the last five are of reservations).
+// no_reservation or ended (the last five are of reservations).
 //
 // Input is read strictly, and what is not exactly right charges nothing: unknown, mistyped and doubled fields, numbers
 // that are not whole or are written with a point or an exponent or are beyond ±(2^53 − 1), text that is not UTF-8 or has

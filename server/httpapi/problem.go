@@ -32,7 +32,7 @@ var statusOf = map[wire.Code]int{
 	wire.CodeOverflow:        http.StatusConflict,
 	wire.CodeEnded:           http.StatusConflict,
 	wire.CodeIDReused:        http.StatusConflict,
-	wire.CodeNoHold:          http.StatusNotFound,
+	wire.CodeNoReservation:   http.StatusNotFound,
 	wire.CodeUnsupported:     http.StatusNotImplemented,
 	wire.CodeCorrupt:         http.StatusInternalServerError,
 	wire.CodeUnavailable:     http.StatusServiceUnavailable,
