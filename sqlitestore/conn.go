@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -196,7 +196,7 @@ func retry(ctx context.Context, stop <-chan struct{}, do func() error) error {
 		case <-t.C:
 			continue
 		case <-ctx.Done():
-			err = errors.Join(ctx.Err(), err)
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		case <-stop:
 			err = driver.ErrClosed
 		}
@@ -219,9 +219,7 @@ func (c *conn) commit() error {
 	if err == nil {
 		return nil
 	}
-	if cause := code(err); cause == codeBusy || cause == codeFull {
-		// A lock was refused before anything was written, or the record that ends a transaction in the WAL, which is
-		// its last, found no room: either way nobody will ever see it.
+	if undone(err) {
 		c.broken = true
 		return notApplied(err)
 	}

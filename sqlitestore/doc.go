@@ -17,8 +17,8 @@
 // # How it works
 //
 // One connection writes: a call of Apply is one BEGIN IMMEDIATE … COMMIT, which loads the rows of all its transactions in
-// one statement, decides them by driver.Run at the clock read inside the transaction, and saves what changed in one
-// statement. What changes nothing, such as a refusal, is not committed. A few more connections answer batches that only
+// a statement or a few, decides them by driver.Run at the clock read inside the transaction, and saves what changed in as
+// many. What changes nothing, such as a refusal, is not committed. A few more connections answer batches that only
 // read. Calls of one process queue for the writer in order; processes take turns.
 //
 // # The file

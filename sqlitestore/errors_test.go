@@ -15,6 +15,8 @@ type (
 	withField   struct{ Code number8 }
 	withText    struct{ Code string }
 	withAnother struct{}
+	withBoth    struct{ withType }
+	itself      uint16
 )
 
 func (e *withMethod) Error() string      { return "method" }
@@ -23,6 +25,9 @@ func (e *withType) Error() string        { return "type" }
 func (e *withType) Code() number8        { return e.c }
 func (e withField) Error() string        { return "field" }
 func (e withText) Error() string         { return "text" }
+func (e itself) Error() string           { return "itself" }
+func (e itself) Code() number8           { return number8(e) }
+func (e *withBoth) ExtendedCode() uint16 { return uint16(e.c) | 3<<8 }
 func (e withAnother) Error() string      { return "another" }
 func (e withAnother) Code(n int) float64 { return 5 }
 
@@ -36,8 +41,11 @@ func TestCode(t *testing.T) {
 		{nil, 0},
 		{errors.New("x"), 0},
 		{&withMethod{5}, codeBusy},
-		{&withMethod{5 | 2<<8}, codeBusy}, // SQLITE_BUSY_SNAPSHOT
+		{&withMethod{5 | 2<<8}, codeBusy | 2<<8}, // SQLITE_BUSY_SNAPSHOT
 		{&withType{13}, codeFull},
+		{&withBoth{withType{10}}, codeWrite},
+		{itself(codeWrite), codeWrite},
+		{errors.Join(itself(codeBusy)), codeBusy},
 		{withField{26}, codeNotADB},
 		{&withField{26}, codeNotADB},
 		{withText{"5"}, 0},
@@ -50,7 +58,7 @@ func TestCode(t *testing.T) {
 			t.Errorf("code(%#v) = %d, want %d", c.err, got, c.want)
 		}
 	}
-	if !busy(&withMethod{5}) || !busy(withField{6}) || busy(&withMethod{13}) || busy(errors.New("database is locked")) {
+	if !busy(&withMethod{5}) || !busy(&withMethod{5 | 2<<8}) || !busy(withField{6}) || busy(&withMethod{13}) || busy(errors.New("database is locked")) {
 		t.Error("busy is of codes 5 and 6 alone")
 	}
 }
@@ -70,6 +78,19 @@ func TestNotApplied(t *testing.T) {
 	}
 	if errors.Is(unknown(cause), driver.ErrNotApplied) {
 		t.Error("an unknown outcome may have been applied")
+	}
+}
+
+func TestUndone(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{
+		&withMethod{13}: true, &withMethod{5}: true, &withMethod{codeWrite}: true, &withBoth{withType{10}}: true,
+		&withMethod{codeIO | 4<<8}: false, // SQLITE_IOERR_FSYNC
+		&withMethod{codeIO}:        false, errors.New("x"): false,
+	} {
+		if undone(err) != want {
+			t.Errorf("undone of code %d should be %v", code(err), want)
+		}
 	}
 }
 
