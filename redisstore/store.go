@@ -41,7 +41,7 @@ func New(client rueidis.Client, opts *Options) (*Store, error) {
 
 // Info is of driver.Store.
 func (s *Store) Info() driver.Info {
-	return driver.Info{Kind: "redis", Scope: driver.Network, Caps: driver.CapsRun, OneGroup: true, MaxBatch: 256, InFlight: 4}
+	return driver.Info{Kind: "redis", Scope: driver.Network, Caps: driver.CapsRun | driver.CapsHolds, OneGroup: true, MaxBatch: 256, InFlight: 4}
 }
 
 // Close is of driver.Store.

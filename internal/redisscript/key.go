@@ -99,9 +99,14 @@ func (n *names) own(what string, tag int) string {
 	return string(append(n.appendTag([]byte(n.prefix), tag), what...))
 }
 
-// spaces is the name of the list of spaces that states of a tag are under, due that of its open holds by expiry.
+// spaces is the name of the list of spaces that states of a tag are under.
 func (n *names) spaces(tag int) string { return n.own("spaces", tag) }
-func (n *names) due(tag int) string    { return n.own("due", tag) }
+
+// due are the names of the sorted sets of a tag's open holds by expiry: those by the server's clock, and those by an
+// injected one.
+func (n *names) due(tag int) [2]string {
+	return [2]string{n.own("due", tag), n.own("due:clock", tag)}
+}
 
 // route is the tag that an id of "namespace|route.id" names.
 func (n *names) route(id string) (tag int, ok bool) {

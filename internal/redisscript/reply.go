@@ -18,32 +18,44 @@ var failures = [...]error{nil, driver.ErrClock, driver.ErrOverflow, driver.ErrID
 // stale is a script's answer to a transaction that came without all its keys. It and those after it are not decided.
 const stale = 20
 
+// replayed is that to a Take under an id that was used for the same before.
+const replayed = 21
+
 // answer fills in the results of c's transactions, and answers those that were not decided, with what the first of them
 // lacks.
-func (c *call) answer(reply string) (rest []*driver.Txn, lacks string, err error) {
+func (c *call) answer(n *names, reply string) (rest []*work, lacks string, err error) {
 	r := reader{s: reply}
 	clock := r.int(' ') * 1_000_000
 	clock += r.int('\n')
-	for i, t := range c.txns {
+	for i, w := range c.work {
 		if r.bad || r.s == "" {
 			return nil, "", errReply
 		}
+		t := w.t
 		line := reader{s: r.word('\n')}
 		code := line.int(' ')
 		if code == stale {
-			return c.txns[i:], line.s, nil
+			return c.work[i:], line.s, nil
 		}
 		t.At = driver.Micros(clock)
 		if t.Now != 0 {
 			t.At = t.Now
 		}
-		if line.bad || code < 0 || code >= int64(len(failures)) {
-			return nil, "", errReply
+		switch {
+		case line.bad || code < 0 || code >= int64(len(failures)) && code != replayed:
+			err = errReply
+		case code == replayed:
+			err = replay(t, &line)
+		default:
+			t.Err = failures[code]
+			switch {
+			case t.Verb > driver.Forget && t.Verb < lapse && line.s != "":
+				err = n.endAnswer(w, &line)
+			case t.Err == nil && t.Verb != lapse:
+				err = txnAnswer(t, &line)
+			}
 		}
-		if t.Err = failures[code]; t.Err != nil {
-			continue
-		}
-		if err := txnAnswer(t, &line); err != nil {
+		if err != nil {
 			return nil, "", err
 		}
 	}
@@ -63,6 +75,10 @@ func txnAnswer(t *driver.Txn, line *reader) error {
 			continue
 		}
 		n := line.int(',')
+		if t.Verb == driver.Refund {
+			op.Result = driver.Result{Allowed: true, Given: n, Used: line.int(' ')}
+			continue
+		}
 		op.Result.Allowed = line.int(',') != 0
 		t.Allowed = t.Allowed && op.Result.Allowed
 		if err := opAnswer(t, op, n, line.word(' ')); err != nil {
@@ -80,15 +96,10 @@ func txnAnswer(t *driver.Txn, line *reader) error {
 
 // opAnswer computes the answer of one op from the row that it left behind.
 func opAnswer(t *driver.Txn, op *driver.Op, n int64, row string) error {
-	var st arith.State
-	if !parseRow(&st, row) {
-		return fmt.Errorf("%w: row %q", errReply, strings.ToValidUTF8(row[:min(len(row), 100)], "?"))
+	view, err := viewOf(t, op, row)
+	if err != nil {
+		return err
 	}
-	var lim arith.Limit
-	if err := driver.LimitOf(op, &lim); err != nil {
-		return fmt.Errorf("%w: %w", errReply, err)
-	}
-	view, _ := arith.Open(&st, &lim, int64(t.At))
 	res := &op.Result
 	switch t.Verb {
 	case driver.Take, driver.Peek:
@@ -97,8 +108,65 @@ func opAnswer(t *driver.Txn, op *driver.Op, n int64, row string) error {
 		res.Never, res.Used, res.RetryAfter, res.ResetAt = a.Never, a.Used, driver.Micros(a.RetryAfter), driver.Micros(a.ResetAt)
 	case driver.Hit:
 		res.Used, res.ResetAt = view.Used(), driver.Micros(view.ResetAt())
-	case driver.Refund:
-		res.Given, res.Used = n, max(0, view.Used())
 	}
 	return nil
+}
+
+// replay reads what was answered before under the same id.
+func replay(t *driver.Txn, line *reader) error {
+	t.At, t.Allowed = driver.Micros(line.int(' ')), true
+	for i := range t.Ops {
+		used, reset := line.int(','), line.int(',')
+		line.word(' ')
+		t.Ops[i].Result = driver.Result{Allowed: true, Times: 1, Used: used, ResetAt: driver.Micros(reset)}
+	}
+	if line.bad || line.s != "" {
+		return errReply
+	}
+	return nil
+}
+
+// endAnswer reads the line of a transaction on a hold: whether it is allowed, for each op what went back, whether it fits,
+// what is used and when that is over, and the record.
+func (n *names) endAnswer(w *work, line *reader) error {
+	t := w.t
+	t.Allowed = line.int(' ') != 0
+	results := reader{s: line.word('!')}
+	rec, ok := n.parseRecord(line.s)
+	if !ok {
+		return errReply
+	}
+	t.Ops = rec.ops
+	for i := range t.Ops {
+		op := &t.Ops[i]
+		op.Result = driver.Result{}
+		if len(w.sent) == len(t.Ops) && w.sent[i].Kind == driver.Budget {
+			op.Bounds = w.sent[i].Bounds
+		}
+		if results.s == "" {
+			continue
+		}
+		op.Result.Given, op.Result.Allowed = results.int(','), results.int(',') != 0
+		op.Result.Used, op.Result.ResetAt = results.int(','), driver.Micros(results.int(' '))
+	}
+	if results.bad || results.s != "" || line.bad {
+		return errReply
+	}
+	return nil
+}
+
+// viewOf is the state in a row as op's limit sees it.
+func viewOf(t *driver.Txn, op *driver.Op, row string) (view arith.View, err error) {
+	var c struct {
+		st  arith.State
+		lim arith.Limit
+	}
+	if !parseRow(&c.st, row) {
+		return view, fmt.Errorf("%w: row %q", errReply, strings.ToValidUTF8(row[:min(len(row), 100)], "?"))
+	}
+	if err := driver.LimitOf(op, &c.lim); err != nil {
+		return view, fmt.Errorf("%w: %w", errReply, err)
+	}
+	view, _ = arith.Open(&c.st, &c.lim, int64(t.At))
+	return view, nil
 }

@@ -1,21 +1,36 @@
 package redisscript
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/arith"
 )
 
+// lapse is a Txn of the sweep's own: it ends the hold of its ID if that has expired.
+const lapse = driver.Renew + 1
+
+// work is a transaction on its way.
+type work struct {
+	t    *driver.Txn
+	tag  int
+	sent []driver.Op // the ops that a hold's verb came with
+	keys []string    // of a hold's ops, as far as known
+}
+
 // call is one script call: transactions of one tag, or of any on a server that is no cluster.
 type call struct {
-	txns   []*driver.Txn
-	tags   []int // of the keys that name spaces
+	work   []*work
+	heads  int // so many of keys, from the first, are lists of spaces and of open holds
 	keys   []string
 	limits []string
-	args   []string // of each txn
+	args   []string // of each transaction
 	holds  bool
 	writes bool
 
@@ -27,9 +42,9 @@ type call struct {
 // refuse says why t cannot be decided by any store of this version.
 func refuse(t *driver.Txn) error {
 	switch {
-	case t.Verb == 0 || t.Verb > driver.Renew:
+	case t.Verb == 0 || t.Verb > lapse:
 		return fmt.Errorf("%w: this store does not know verb %d", driver.ErrNotApplied, t.Verb)
-	case t.Verb == driver.Peek || t.Verb == driver.Reset || t.Verb >= driver.Forget || t.Verb == driver.Take && t.ID != "":
+	case t.Verb == driver.Peek || t.Verb == driver.Reset || t.Verb >= driver.Forget || t.Verb == driver.Take && t.Hold:
 		return nil
 	case slices.ContainsFunc(t.Ops, func(op driver.Op) bool { return op.Kind == driver.Slots }):
 		return fmt.Errorf("%w: slots are taken by a hold", driver.ErrNotApplied)
@@ -37,7 +52,7 @@ func refuse(t *driver.Txn) error {
 	return nil
 }
 
-// tagOf is where t is decided. It fails if that is no one place.
+// tagOfTxn is where t is decided. It fails if that is no one place.
 func (n *names) tagOfTxn(t *driver.Txn) (int, error) {
 	if t.Verb > driver.Forget {
 		tag, ok := n.route(t.ID)
@@ -64,17 +79,26 @@ func (n *names) tagOfTxn(t *driver.Txn) (int, error) {
 	return tag, nil
 }
 
-func plainWrite(v driver.Verb) bool { return v != driver.Peek }
+// head makes name one of the keys that are no states. All of them are named before any other.
+func (c *call) head(name string) {
+	if !slices.Contains(c.keys, name) {
+		c.keys = append(c.keys, name)
+		c.heads++
+	}
+}
+
+// headOf is the place of a head.
+func (c *call) headOf(name string) int64 { return int64(slices.Index(c.keys[:c.heads], name) + 1) }
 
 // key is the place of name among the keys of c.
-func (c *call) key(name []byte) int {
-	for i := len(c.tags); i < len(c.keys); i++ {
+func (c *call) key(name []byte) int64 {
+	for i := c.heads; i < len(c.keys); i++ {
 		if c.keys[i] == string(name) {
-			return i + 1
+			return int64(i + 1)
 		}
 	}
 	c.keys = append(c.keys, string(name))
-	return len(c.keys)
+	return int64(len(c.keys))
 }
 
 // limit is the place of op's numbers among the limits of c.
@@ -103,7 +127,7 @@ func (c *call) limit(op *driver.Op) (int, error) {
 
 // appendLimit appends l as the scripts read it (core.lua, limit).
 func appendLimit(b []byte, l *arith.Limit) []byte {
-	b = append(b, " bwcms"[l.Kind])
+	b = append(b, kinds[l.Kind])
 	b = strconv.AppendInt(b, l.Size, 10)
 	nums := [...]int64{l.Span, 0, 0, 0}
 	n := 1
@@ -125,44 +149,160 @@ func (c *call) int(sep byte, n int64) {
 	c.buf = strconv.AppendInt(c.buf, n, 10)
 }
 
-// add encodes t, which is at tag.
-func (c *call) add(n *names, t *driver.Txn, tag int, known []string) error {
-	c.buf = strconv.AppendInt(c.buf[:0], int64(t.Verb), 10)
-	c.int(',', int64(t.Now))
-	var name [256]byte
-	switch {
-	case t.Verb == driver.Forget:
-		c.int(',', int64(slices.Index(c.tags, tag)+1))
-		c.int(',', int64(len(known)))
-		for i := range t.Ops {
-			k := &t.Ops[i].Key
-			prefix := n.space(k.Space)
-			for _, space := range known {
-				if len(space) >= len(prefix) && space[:len(prefix)] == prefix {
-					c.int(';', int64(c.key(n.place(append(name[:0], space...), k, tag))))
-				}
-			}
-		}
-	default:
-		for i := range t.Ops {
-			op := &t.Ops[i]
-			place, err := c.limit(op)
-			if err != nil {
-				return err
-			}
-			more := max(op.Times, 1)
-			if t.Verb == driver.Refund {
-				more = int64(op.At)
-			}
-			c.int(';', int64(c.key(n.state(name[:0], &op.Key, tag))))
-			c.int(',', int64(place))
-			c.int(',', op.Cost)
-			c.int(',', more)
+// addHeads names the keys of w that are no states.
+func (c *call) addHeads(n *names, w *work) {
+	if w.t.Verb == driver.Peek {
+		return
+	}
+	c.writes = true
+	c.head(n.spaces(w.tag))
+	if held(w.t) {
+		c.holds = true
+		for _, name := range n.due(w.tag) {
+			c.head(name)
 		}
 	}
+}
+
+// held reports whether t has an id.
+func held(t *driver.Txn) bool { return t.Verb > driver.Forget || t.Verb == driver.Take && t.ID != "" }
+
+// add encodes w. known are the spaces of its tag, for verb Forget.
+func (c *call) add(n *names, w *work, known []string) (err error) {
+	t := w.t
+	verb := int64(t.Verb)
+	switch {
+	case t.Verb == lapse:
+		verb = 12
+	case held(t) && t.Verb == driver.Take:
+		verb = 11
+	}
+	c.buf = strconv.AppendInt(c.buf[:0], verb, 10)
+	c.int(',', int64(t.Now))
+	switch {
+	case t.Verb == driver.Forget:
+		c.forget(n, w, known)
+	case verb == 11:
+		err = c.takeOnce(n, w)
+	case verb > 6:
+		c.end(n, w)
+	default:
+		err = c.plain(n, w)
+	}
+	if err != nil {
+		return err
+	}
 	c.args = append(c.args, string(c.buf))
-	c.txns = append(c.txns, t)
+	c.work = append(c.work, w)
 	return nil
+}
+
+func (c *call) plain(n *names, w *work) error {
+	var name [256]byte
+	for i := range w.t.Ops {
+		op := &w.t.Ops[i]
+		place, err := c.limit(op)
+		if err != nil {
+			return err
+		}
+		more := max(op.Times, 1)
+		if w.t.Verb == driver.Refund {
+			more = int64(op.At)
+		}
+		c.int(';', c.key(n.state(name[:0], &op.Key, w.tag)))
+		c.int(',', int64(place))
+		c.int(',', op.Cost)
+		c.int(',', more)
+	}
+	return nil
+}
+
+func (c *call) forget(n *names, w *work, known []string) {
+	var name [256]byte
+	c.int(',', c.headOf(n.spaces(w.tag)))
+	c.int(',', int64(len(known)))
+	for i := range w.t.Ops {
+		k := &w.t.Ops[i].Key
+		prefix := n.space(k.Space)
+		for _, space := range known {
+			if strings.HasPrefix(space, prefix) {
+				c.int(';', c.key(n.place(append(name[:0], space...), k, w.tag)))
+			}
+		}
+	}
+}
+
+// places are the record and the list of a hold.
+func (c *call) places(n *names, w *work) {
+	c.int(',', c.key([]byte(n.hold(w.t.ID, w.tag))))
+	c.int(',', c.headOf(n.due(w.tag)[0]))
+}
+
+func (c *call) takeOnce(n *names, w *work) error {
+	t := w.t
+	c.places(n, w)
+	flags := int64(0)
+	if t.Hold {
+		flags |= 1
+	}
+	if t.Return {
+		flags |= 2
+	}
+	c.int(',', flags)
+	c.int(',', int64(t.TTL))
+	c.int(',', holder(t.ID))
+	digest := t.Digest()
+	c.buf = append(c.buf, ',')
+	c.buf = hex.AppendEncode(c.buf, digest[:])
+	var name [256]byte
+	for i := range t.Ops {
+		op := &t.Ops[i]
+		place, err := c.limit(op)
+		if err != nil {
+			return err
+		}
+		c.int(';', c.key(n.state(name[:0], &op.Key, w.tag)))
+		c.int(',', int64(place))
+		c.int(',', op.Cost)
+		for j, v := range rawNumbers(op) {
+			c.int(",:"[min(j, 1)], *v)
+		}
+	}
+	return nil
+}
+
+// end encodes the verbs that end or renew a hold.
+func (c *call) end(n *names, w *work) {
+	c.places(n, w)
+	c.int(',', holder(w.t.ID))
+	c.int(',', int64(w.t.TTL))
+	c.buf = append(c.buf, ',')
+	for i, a := range w.t.Amounts {
+		if i > 0 {
+			c.buf = append(c.buf, ':')
+		}
+		c.buf = strconv.AppendInt(c.buf, a, 10)
+	}
+	for i, key := range w.keys {
+		c.int(';', c.key([]byte(key)))
+		if len(w.sent) == len(w.keys) && w.sent[i].Kind == driver.Budget {
+			for _, b := range w.sent[i].Bounds {
+				c.int(',', int64(b))
+			}
+		}
+	}
+}
+
+// holder names a hold in a state of slots: 1 to 2^53 − 1.
+func holder(id string) int64 {
+	h := sha256.Sum256([]byte(id))
+	return int64(binary.BigEndian.Uint64(h[:])>>11) | 1
+}
+
+// rawNumbers are the numbers of op that a record keeps as they were given.
+func rawNumbers(op *driver.Op) [10]*int64 {
+	m := func(n *driver.Micros) *int64 { return (*int64)(n) }
+	return [...]*int64{&op.Size, &op.Rate, &op.Gain, &op.Unit, m(&op.Tick), m(&op.Span), m(&op.Bounds[0]), m(&op.Bounds[1]), m(&op.Bounds[2]), m(&op.Bounds[3])}
 }
 
 // cmd is c as a command.
@@ -174,7 +314,7 @@ func (c *call) cmd() Cmd {
 	args := make([]string, 0, 5+len(c.keys)+len(c.limits)+len(c.args))
 	args = append(args, "EVALSHA", s.sha, strconv.Itoa(len(c.keys)))
 	args = append(args, c.keys...)
-	args = append(args, strconv.Itoa(len(c.tags)), strconv.Itoa(len(c.limits)))
+	args = append(args, strconv.Itoa(c.heads), strconv.Itoa(len(c.limits)))
 	args = append(args, c.limits...)
 	args = append(args, c.args...)
 	return Cmd{Args: args, Key: c.keys[0], Keys: len(c.keys), Sure: c.writes}

@@ -45,7 +45,7 @@ func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrNotApplied, err)
 	}
-	rest := batch
+	rest := s.works(batch)
 	// Each round decides something, or learns what it lacked.
 	for round := 0; len(rest) > 0; round++ {
 		if round > 3*len(batch)+10 {
@@ -53,9 +53,6 @@ func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
 			break
 		}
 		calls := s.calls(rest)
-		if len(calls) == 0 {
-			break
-		}
 		var err error
 		if rest, err = s.send(ctx, calls); err != nil && len(calls) == 1 && round == 0 {
 			return err
@@ -64,65 +61,75 @@ func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
 	return nil
 }
 
-func fail(txns []*driver.Txn, err error) {
-	for _, t := range txns {
-		t.Err = err
+func fail(works []*work, err error) {
+	for _, w := range works {
+		w.t.Err = err
 	}
 }
 
-// calls are the script calls that decide txns. One that cannot be sent gets its error.
-func (s *Store) calls(txns []*driver.Txn) (calls []*call) {
-	type placed struct {
-		t   *driver.Txn
-		tag int
-	}
-	byPlace := map[int][]placed{}
-	var order []int
-	for _, t := range txns {
+// works are the transactions of batch that can be sent. The others get their errors.
+func (s *Store) works(batch []*driver.Txn) []*work {
+	all := make([]work, len(batch))
+	works := make([]*work, 0, len(batch))
+	for i, t := range batch {
+		w := &all[i]
+		w.t = t
 		if t.Err = refuse(t); t.Err != nil {
 			continue
 		}
-		tag, err := s.names.tagOfTxn(t)
-		if t.Err = err; err != nil {
+		if w.tag, t.Err = s.names.tagOfTxn(t); t.Err != nil {
 			continue
 		}
-		place := 0
-		if s.cluster {
-			place = tag
-		}
-		if byPlace[place] == nil {
-			order = append(order, place)
-		}
-		byPlace[place] = append(byPlace[place], placed{t, tag})
-	}
-	for _, place := range order {
-		c := &call{}
-		for _, p := range byPlace[place] {
-			if p.t.Verb != driver.Peek && !slices.Contains(c.tags, p.tag) {
-				c.tags = append(c.tags, p.tag)
-				c.keys = append(c.keys, s.names.spaces(p.tag))
+		if t.Verb > driver.Forget {
+			w.sent = t.Ops
+			for i := range t.Ops {
+				w.keys = append(w.keys, string(s.names.state(nil, &t.Ops[i].Key, w.tag)))
 			}
-			c.writes = c.writes || p.t.Verb != driver.Peek
 		}
-		for _, p := range byPlace[place] {
-			p.t.Err = c.add(&s.names, p.t, p.tag, s.known(p.tag))
-		}
-		if len(c.txns) > 0 {
-			calls = append(calls, c)
-		}
+		works = append(works, w)
 	}
-	return calls
+	return works
 }
 
-func (s *Store) known(tag int) []string {
+// calls are the script calls that decide works. One that cannot be sent gets its error.
+func (s *Store) calls(works []*work) (calls []*call) {
+	byPlace := map[int]*call{}
+	for _, w := range works {
+		place := 0
+		if s.cluster {
+			place = w.tag
+		}
+		c := byPlace[place]
+		if c == nil {
+			c = &call{}
+			byPlace[place], calls = c, append(calls, c)
+		}
+		c.addHeads(&s.names, w)
+		c.work = append(c.work, w)
+	}
+	for _, c := range calls {
+		works := c.work
+		c.work = works[:0]
+		for _, w := range works {
+			w.t.Err = c.add(&s.names, w, s.known(w))
+		}
+	}
+	return slices.DeleteFunc(calls, func(c *call) bool { return len(c.work) == 0 })
+}
+
+// known are the spaces that w has to forget from, as far as known.
+func (s *Store) known(w *work) []string {
+	if w.t.Verb != driver.Forget {
+		return nil
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.spaces[tag]
+	return s.spaces[w.tag]
 }
 
 // send makes calls and answers the transactions that have to be sent again. err is that of the last call that failed, which
 // its transactions have too.
-func (s *Store) send(ctx context.Context, calls []*call) (rest []*driver.Txn, err error) {
+func (s *Store) send(ctx context.Context, calls []*call) (rest []*work, err error) {
 	cmds := make([]Cmd, len(calls))
 	for i, c := range calls {
 		cmds[i] = c.cmd()
@@ -130,18 +137,18 @@ func (s *Store) send(ctx context.Context, calls []*call) (rest []*driver.Txn, er
 	replies := s.do(ctx, calls, cmds)
 	for i, c := range calls {
 		if e := failure(replies[i].Err); e != nil && !errors.Is(e, ErrReplicas) {
-			fail(c.txns, e)
+			fail(c.work, e)
 			err = e
 			continue
 		}
-		again, lacks, e := c.answer(replies[i].Text)
+		again, lacks, e := c.answer(&s.names, replies[i].Text)
 		if e != nil {
-			fail(c.txns, e)
+			fail(c.work, e)
 			err = e
 			continue
 		}
 		if replies[i].Err != nil {
-			c.unsure(len(c.txns)-len(again), replies[i].Err)
+			c.unsure(len(c.work)-len(again), replies[i].Err)
 		}
 		if len(again) > 0 {
 			s.learn(again[0], lacks)
@@ -177,21 +184,23 @@ func (s *Store) do(ctx context.Context, calls []*call, cmds []Cmd) []Reply {
 
 // unsure gives the first n transactions err if they changed something.
 func (c *call) unsure(n int, err error) {
-	for _, t := range c.txns[:n] {
-		if t.Err == nil && t.Verb != driver.Peek && (t.Allowed || t.Verb != driver.Take) {
+	for _, w := range c.work[:n] {
+		if t := w.t; t.Err == nil && t.Verb != driver.Peek && (t.Allowed || t.Verb != driver.Take) {
 			t.Err = err
 		}
 	}
 }
 
-// learn notes what t lacked.
-func (s *Store) learn(t *driver.Txn, lacks string) {
-	if t.Verb != driver.Forget {
+// learn notes what w lacked: the spaces of its tag, or the record of its hold.
+func (s *Store) learn(w *work, lacks string) {
+	if w.t.Verb == driver.Forget {
+		_, list, _ := strings.Cut(lacks, " ")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.spaces[w.tag] = strings.Fields(list)
 		return
 	}
-	tag, _ := s.names.tagOfTxn(t)
-	_, list, _ := strings.Cut(lacks, " ")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spaces[tag] = strings.Fields(list)
+	if rec, ok := s.names.parseRecord(lacks); ok {
+		w.keys = rec.keys
+	}
 }

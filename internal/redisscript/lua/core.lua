@@ -12,7 +12,7 @@ local server = clock[1] * 1000000 + clock[2]
 -- rows are the texts under KEYS as this call sees them, '' if there is none and false if it is not ours. Nothing is
 -- written before all is decided: an error in a script does not take back what was written.
 local rows, expiry, order, mark = {}, {}, {}, {}
-local hold -- decides a transaction with an id, in the script that has it
+local hold, due -- of the script with holds
 
 local function cdiv(a, b)
   local r = fmod(a, b)
@@ -389,6 +389,11 @@ local function refund(v, n, at)
   return given
 end
 
+local function used(v)
+  if v.l.kind == 'b' then return v.l.size - fdiv(v.lv, v.l.unit) end
+  return v.used
+end
+
 -- forget leaves only since when the state runs, for a microsecond.
 local function forget(v, now, tick)
   if v.unit == 0 and v.stamp == 0 and v.n == 0 then return end
@@ -404,7 +409,7 @@ local tags
 local function addSpace(k)
   if not tags then
     tags = {}
-    for i = 1, ARGV[1] + 0 do tags[match(KEYS[i], '{(%d+)}')] = i end
+    for i = 1, ARGV[1] + 0 do tags[match(KEYS[i], '{(%d+)}spaces$') or ''] = i end
   end
   local space, tag = match(KEYS[k], '^(.-){(%d+)}')
   local t = tags[tag]

@@ -1,1 +1,409 @@
--- later
+-- Holds and ids. The record of one is a text:
+--   h<state>,<return>,<clock>,<digest>,<at>,<ttl>,<expires>,<keep>,<n>
+-- and for each op: its key, its limit, its numbers as the caller gave them, and
+--   <cost>,<used>,<reset>,<charged>,<reported>,<settled>,<given>
+-- The open ones are in a sorted set of their tag, by expiry; those that an injected clock wrote last (clock 1) are in another,
+-- under the key after it.
+local ANSWERED, OPEN, SETTLED, CANCELLED, LAPSED = 1, 2, 3, 4, 5
+local ENDEDFOR = 86400000000
+
+local function max(a, b)
+  if a > b then return a end
+  return b
+end
+
+-- resetAt is when v's limit is unused again.
+local function resetAt(v)
+  local l, at, kind = v.l, v.wall, v.l.kind
+  if kind == 'b' then
+    if v.lv < l.cap then
+      local ticks, most = cdiv(l.cap - v.lv, l.gain), fdiv(CENTURY, l.tick)
+      if ticks > most then ticks = most end
+      at = (v.base + ticks) * l.tick
+      if at > v.expires then at = v.expires end
+    end
+  elseif kind == 'w' then
+    at = 0
+    for i = 1, v.n do
+      local w = v.W[i]
+      if w > l.span then w = l.span end
+      if v.A[i] + w > v.now then at = max(at, v.A[i] + w) end
+    end
+  elseif kind == 's' then
+    if v.n > 0 and v.expires > v.now then at = v.A[v.n] end
+  else
+    at = v.fin
+  end
+  at = max(at, v.wall)
+  if at > v.wall + CENTURY then at = v.wall + CENTURY end
+  return at
+end
+
+local function slotsExpiry(v)
+  if v.n > 0 then
+    v.expires = v.A[v.n]
+  else
+    v.level, v.unit, v.stamp, v.since, v.expires = 0, 0, 0, 0, 0
+  end
+end
+
+-- place puts slots where the order of their ends wants them.
+local function place(v, at, cost, holder)
+  local i = v.n + 1
+  while i > 1 and (v.A[i - 1] > at or v.A[i - 1] == at and v.W[i - 1] >= holder) do i = i - 1 end
+  table.insert(v.A, i, at)
+  table.insert(v.C, i, cost)
+  table.insert(v.W, i, holder)
+  v.n = v.n + 1
+  slotsExpiry(v)
+end
+
+local function take(v, n, holder, till)
+  if n == 0 then return end
+  local A, C, W, m = {}, {}, {}, 0
+  if v.expires <= v.now then
+    v.level, v.unit, v.stamp, v.since, v.n = 0, 0, 0, v.now, 0
+  end
+  for i = 1, v.n do
+    if v.A[i] > v.now then
+      m = m + 1
+      A[m], C[m], W[m] = v.A[i], v.C[i], v.W[i]
+    end
+  end
+  v.A, v.C, v.W, v.n, v.dirty = A, C, W, m, true
+  place(v, till, n, holder)
+  v.used = v.used + n
+end
+
+local function held(v, holder)
+  if v.expires > v.now then
+    for i = 1, v.n do
+      if v.W[i] == holder then return i end
+    end
+  end
+end
+
+local function free(v, holder)
+  local i, given = held(v, holder), 0
+  if not i then return 0 end
+  if v.A[i] > v.now then
+    given = v.C[i]
+    v.used = v.used - given
+  end
+  remove(v, i)
+  slotsExpiry(v)
+  v.dirty = true
+  return given
+end
+
+local function extend(v, holder, till)
+  local i = held(v, holder)
+  if not i or v.A[i] <= v.now then return false end
+  local cost = v.C[i]
+  remove(v, i)
+  place(v, till, cost, holder)
+  v.dirty = true
+  return true
+end
+
+-- debit charges n whether it fits or not.
+local function debit(v, n)
+  if n == 0 then return end
+  local l = v.l
+  if l.kind == 'b' then
+    local low = l.cap - MAX
+    if n > fdiv(v.lv - low, l.unit) then setBucket(v, low, v.lv) else charge(v, n) end
+  elseif l.kind == 'w' then
+    chargeWindow(v, n)
+  else
+    n = v.used + n
+    if n > MAX then n = MAX end
+    setCount(v, n)
+  end
+end
+
+-- record is what is kept under KEYS[h]; nil if nothing is at that time, false if it is not ours.
+local function record(h, now)
+  local s = load(h)
+  if s == '' then return nil end
+  if not s then return false end
+  local state, ret, wrote, digest, at, ttl, expires, keep, n, e = match(s, '^h(%d),(%d),(%d),(%x+),(%d+),(%d+),(%d+),(%d+),(%d+)()')
+  if not state then return false end
+  local r = {state = state + 0, ret = ret == '1', clock = wrote + 0, digest = digest, at = at + 0, ttl = ttl + 0, expires = expires + 0, keep = keep + 0, h = h}
+  if r.keep <= now then return nil end
+  for i = 1, n do
+    local key, l, raw, cost, use, reset, charged, reported, settled, given, f =
+      match(s, '^ (%S+) (%S+) (%S+) (%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)()', e)
+    if not key then return false end
+    r[i], e = {key = key, limit = l, raw = raw, cost = cost + 0, used = use, reset = reset, charged = charged + 0, reported = reported + 0,
+      settled = settled + 0, given = given + 0, slots = string.sub(l, 1, 1) == 's'}, f
+  end
+  if e ~= #s + 1 then return false end
+  return r
+end
+
+-- due are the changes of the sorted sets: under the place of its key, the score of each record, or false.
+due = {}
+local function setDue(d, h, score)
+  due[d] = due[d] or {}
+  due[d][h] = score
+end
+
+-- keepRecord keeps r for the writes at the end.
+local function keepRecord(r, d, now, injected)
+  local clock = injected and 1 or 0
+  local out = {fmt('h%d,%d,%d,%s,%.0f,%.0f,%.0f,%.0f,%d', r.state, r.ret and 1 or 0, clock, r.digest, r.at, r.ttl, r.expires, r.keep, #r)}
+  for i = 1, #r do
+    local o = r[i]
+    out[i + 1] = fmt('%s %s %s %.0f,%s,%s,%.0f,%.0f,%.0f,%.0f', o.key, o.limit, o.raw, o.cost, o.used, o.reset, o.charged, o.reported, o.settled, o.given)
+  end
+  local h = r.h
+  rows[h] = concat(out, ' ')
+  if not mark[h] then
+    order[#order + 1], mark[h] = h, true
+  end
+  if injected then
+    expiry[h] = cdiv(server + (r.keep - now), 1000) + 3600000
+  else
+    expiry[h] = cdiv(r.keep, 1000) + 120000
+  end
+  if r.state ~= ANSWERED then
+    setDue(d + clock, h, r.state == OPEN and r.expires)
+    if r.clock == 1 - clock then setDue(d + r.clock, h, false) end
+    r.clock = clock
+  end
+end
+
+-- lifeOf is the end of a hold that is made or renewed now.
+local function lifeOf(r, now, ttl)
+  for i = 1, #r do
+    if r[i].slots then
+      local lease = limit(r[i].limit).span
+      if lease < ttl then ttl = lease end
+    end
+  end
+  return now + ttl
+end
+
+local function takeOnce(s, now, injected, at)
+  local h, d, flags, ttl, holder, digest, e = match(s, '^,(%d+),(%d+),(%d),(%d+),(%d+),(%x+)()', at)
+  h, d, flags, ttl, holder = h + 0, d + 0, flags + 0, ttl + 0, holder + 0
+  local r = record(h, now)
+  if r == false then return '7' end
+  if r then
+    if r.digest ~= digest then return '3' end
+    local line = {fmt('21 %.0f', r.at)}
+    for i = 1, #r do line[i + 1] = r[i].used .. ',' .. r[i].reset .. ',' end
+    return concat(line, ' ')
+  end
+  r = {state = ANSWERED, ret = flags >= 2, digest = digest, at = now, ttl = ttl, expires = 0, keep = now + ttl, h = h}
+  local views, n = {}, 0
+  while true do
+    local k, l, cost, raw, f = match(s, '^;(%d+),(%d+),(%d+),([%d:-]+)()', e)
+    if not k then break end
+    n, e = n + 1, f
+    local v = view(k + 0, limit(ARGV[l + 2]), now)
+    if not v then return '7' end
+    if not v.bounded then return '1' end
+    views[n] = v
+    r[n] = {key = KEYS[k + 0], limit = ARGV[l + 2], raw = raw, cost = cost + 0, charged = cost + 0, reported = 0, settled = 0, given = 0, slots = v.l.kind == 's'}
+  end
+  if flags % 2 == 1 then
+    r.state, r.expires = OPEN, lifeOf(r, now, ttl)
+    r.keep = r.expires + ENDEDFOR
+  end
+  local all, line = true, {'0'}
+  for i = 1, n do
+    local v = views[i]
+    v.times = fits(v, r[i].cost, 1)
+    all = all and v.times == 1
+  end
+  for i = 1, n do
+    local v = views[i]
+    local ok = v.times
+    if all then
+      if r[i].slots then take(v, r[i].cost, holder, r.expires) else charge(v, r[i].cost) end
+      if v.dirty then save(v, injected) end
+      local u = used(v)
+      if u > MAX then u = MAX end
+      r[i].used, r[i].reset = fmt('%.0f', max(0, u)), fmt('%.0f', resetAt(v))
+    elseif n > 1 then
+      v.times = 0
+    end
+    line[i + 1] = v.times .. ',' .. ok .. ',' .. rows[v.k]
+  end
+  if all then
+    local old = load(h) ~= ''
+    keepRecord(r, d, now, injected)
+    if old then -- its hold was over long ago, but may not have been swept
+      for i = d, d + 1 do
+        if not (due[i] and due[i][h]) then setDue(i, h, false) end
+      end
+    end
+  end
+  return concat(line, ' ')
+end
+
+-- giveBack ends the charges of r but for what was reported, and answers the views; nil if a state is not ours.
+local function giveBack(r, keys, limits, holder, now, injected)
+  local views = {}
+  for i = 1, #r do
+    views[i] = view(keys[i], limit(limits and limits[i] or r[i].limit), now)
+    if not views[i] then return nil end
+  end
+  for i = 1, #r do
+    local o, v = r[i], views[i]
+    if o.slots then o.given = free(v, holder) else o.given = refund(v, o.charged - o.reported, r.at) end
+    o.charged = o.reported
+    if v.dirty then save(v, injected) end
+  end
+  return views
+end
+
+local function lapse(r, d, keys, holder, now, injected)
+  if r.ret and not giveBack(r, keys, nil, holder, now, injected) then return false end
+  r.state = LAPSED
+  keepRecord(r, d, now, injected)
+  return true
+end
+
+-- amountsOf is what the caller says was used, for each op; nil if nothing, false if it does not fit the ops.
+local function amountsOf(r, verb, given)
+  if verb ~= 7 and verb ~= 9 then return nil end
+  if #given == #r then return given end
+  local all = {}
+  if #given == 0 then
+    if verb == 9 then return nil end
+    for i = 1, #r do all[i] = max(r[i].cost, r[i].reported) end
+  elseif #given == 1 then
+    local cost
+    for i = 1, #r do
+      all[i] = 0
+      if not r[i].slots then
+        if cost and r[i].cost ~= cost then return false end
+        cost, all[i] = r[i].cost, given[1]
+      end
+    end
+  else
+    return false
+  end
+  return all
+end
+
+-- endOf decides Settle (7), Cancel (8), Progress (9), Renew (10) and the lapse of a sweep (12).
+local function endOf(s, verb, now, injected, at)
+  local h, d, holder, ttl, list, e = match(s, '^,(%d+),(%d+),(%d+),(%d+),([%d:]*)()', at)
+  h, d, holder, ttl = h + 0, d + 0, holder + 0, ttl + 0
+  local r = record(h, now)
+  if r == false then return '7' end
+  if verb == 12 and (not r or r.state ~= OPEN or r.expires > now) then
+    if not r or r.state ~= OPEN then
+      setDue(d, h, false)
+      setDue(d + 1, h, false)
+    end
+    return '0'
+  end
+  if not r or r.state == ANSWERED then return '4' end
+  local keys, bounds, given, same = {}, {}, {}, true
+  for n in string.gmatch(list, '%d+') do given[#given + 1] = n + 0 end
+  while true do
+    local k, b, f = match(s, '^;(%d+),?([%d,-]*)()', e)
+    if not k then break end
+    keys[#keys + 1], e = k + 0, f
+    if b ~= '' then bounds[#keys] = b end
+  end
+  same = #keys == #r
+  for i = 1, #r do same = same and KEYS[keys[i]] == r[i].key end
+  local function answer(code, allowed, lines)
+    return code .. (allowed and ' 1 ' or ' 0 ') .. concat(lines or {}, ' ') .. '!' .. rows[h]
+  end
+  local amounts = amountsOf(r, verb, given)
+  if amounts == false then return answer('6') end
+  if not same and (r.state == OPEN or r.state == LAPSED and verb == 7) then return '20 ' .. rows[h], true end
+  if r.state == OPEN and r.expires <= now and not lapse(r, d, keys, holder, now, injected) then return '7' end
+  if verb == 12 then return '0' end
+  local limits, lines = {}, {}
+  for i = 1, #r do
+    limits[i] = r[i].limit
+    local size = bounds[i] and match(r[i].limit, '^m%d+')
+    if size then limits[i] = size .. ',' .. bounds[i] end
+  end
+  local function show(views, oks)
+    for i = 1, #r do
+      lines[i] = fmt('%.0f,%d,%.0f,%.0f', verb < 9 and r[i].given or 0, (not oks or oks[i]) and 1 or 0, max(0, used(views[i])), resetAt(views[i]))
+    end
+    return lines
+  end
+  if verb == 8 then
+    if r.state ~= OPEN then
+      for i = 1, #r do lines[i] = fmt('%.0f,1,0,0', r.state == CANCELLED and r[i].given or 0) end
+      return answer('0', true, lines)
+    end
+    local views = giveBack(r, keys, limits, holder, now, injected)
+    if not views then return '7' end
+    r.state, r.keep = CANCELLED, now + ENDEDFOR
+    keepRecord(r, d, now, injected)
+    return answer('0', true, show(views))
+  end
+  if verb == 7 and r.state == CANCELLED or verb > 8 and r.state ~= OPEN then return answer('5') end
+  if verb == 7 and r.state == SETTLED then
+    for i = 1, #r do
+      if not r[i].slots and r[i].settled ~= amounts[i] then return answer('5') end
+      lines[i] = fmt('%.0f,1,0,0', r[i].given)
+    end
+    return answer('0', true, lines)
+  end
+  local views, oks, all = {}, {}, true
+  for i = 1, #r do
+    views[i] = view(keys[i], limit(limits[i]), now)
+    if not views[i] then return '7' end
+  end
+  if verb > 8 and ttl > 0 then r.ttl = ttl end
+  local expires = lifeOf(r, now, r.ttl)
+  for i = 1, #r do
+    local o, v, fit = r[i], views[i], true
+    if verb == 7 then
+      local more = amounts[i] - o.charged
+      o.given = 0
+      if o.slots then
+        o.given = free(v, holder)
+      elseif more > 0 then
+        if not v.bounded and not v.open then return answer('1') end
+        debit(v, more)
+      elseif more < 0 then
+        o.given = refund(v, -more, r.at)
+      end
+      o.charged, o.settled = amounts[i], amounts[i]
+    elseif o.slots then
+      if not extend(v, holder, expires) and o.cost > 0 then return answer('5') end
+    elseif amounts then
+      o.reported = max(o.reported, amounts[i])
+      local more = o.reported - o.charged
+      if more > 0 then
+        if not v.bounded and not v.open then return answer('1') end
+        debit(v, more)
+        o.charged = o.reported
+        fit = used(v) <= v.l.size
+      end
+    end
+    oks[i], all = fit, all and fit
+  end
+  for i = 1, #r do
+    if views[i].dirty then save(views[i], injected) end
+  end
+  if verb == 7 then
+    r.state, r.keep = SETTLED, now + ENDEDFOR
+  else
+    r.expires, r.keep = expires, expires + ENDEDFOR
+  end
+  keepRecord(r, d, now, injected)
+  return answer('0', all, show(views, oks))
+end
+
+hold = function(s, verb, now, injected, at)
+  local _, d = match(s, '^,(%d+),(%d+)', at)
+  -- It is written to last, and must not fail then.
+  if type(pcall('ZCARD', KEYS[d + 0])) == 'table' or type(pcall('ZCARD', KEYS[d + 1])) == 'table' then return '7' end
+  if verb == 11 then return takeOnce(s, now, injected, at) end
+  return endOf(s, verb, now, injected, at)
+end

@@ -1,4 +1,4 @@
--- ARGV: how many of KEYS, from the first, name the spaces of a tag; how many limits; the limits; the transactions.
+-- ARGV: how many of KEYS, from the first, are no states: lists of spaces, and of open holds; how many limits; the limits; the transactions.
 local first, out = ARGV[2] + 2, {clock[1] .. ' ' .. clock[2]}
 
 -- The states of a batch are read by one command. MGET answers nil for what is no string.
@@ -92,7 +92,8 @@ local function decide(s)
       local v = views[i]
       local given = refund(v, costs[i], more[i])
       if v.dirty then save(v, injected) end
-      line[i + 1] = fmt('%.0f', given) .. ',1,' .. rows[v.k]
+      local n = used(v)
+      line[i + 1] = fmt('%.0f,%.0f', given, n > 0 and n or 0)
     end
   else
     for i = 1, n do
@@ -118,6 +119,18 @@ for i = 1, #order do
     call('DEL', KEYS[k])
   else
     call('SET', KEYS[k], rows[k], 'PXAT', fmt('%.0f', expiry[k]))
+  end
+end
+for d, members in pairs(due or {}) do
+  for h, score in pairs(members) do
+    local id = match(KEYS[h], '}hold:(.*)$')
+    if not score then
+      call('ZREM', KEYS[d], id)
+    else
+      call('ZADD', KEYS[d], fmt('%.0f', score), id)
+      local left = call('PTTL', KEYS[d])
+      if left < expiry[h] - server / 1000 then call('PEXPIREAT', KEYS[d], fmt('%.0f', expiry[h])) end
+    end
   end
 end
 return concat(out, '\n')

@@ -1,0 +1,159 @@
+package redisscript
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ration-go/ration/driver"
+)
+
+// Sweep is of driver.Sweeper: it ends holds that have expired. All else expires in Redis by itself. Holds that an injected
+// clock wrote are left alone by the server's.
+func (s *Store) Sweep(ctx context.Context, now driver.Micros, most int) (dropped int, err error) {
+	until := now
+	if now == 0 {
+		if until, err = s.clock(ctx); err != nil {
+			return 0, err
+		}
+	}
+	var cmds []Cmd
+	for tag := range int(s.names.tags) {
+		for i, key := range s.names.due(tag) {
+			if i == 0 || now != 0 {
+				cmds = append(cmds, Cmd{Key: key, Args: []string{
+					"ZRANGEBYSCORE", key, "-inf", strconv.FormatInt(int64(until), 10), "LIMIT", "0", strconv.Itoa(max(most, 1)),
+				}})
+			}
+		}
+	}
+	var batch []*driver.Txn
+	for _, r := range s.client.Do(ctx, cmds) {
+		if r.Err != nil {
+			err = errors.Join(err, failure(r.Err)) // the other nodes of a cluster go on
+			continue
+		}
+		for _, member := range r.List {
+			if id, bad := unescape(member); !bad && len(batch) < most {
+				batch = append(batch, &driver.Txn{Verb: lapse, ID: id, Now: now})
+			}
+		}
+	}
+	for part := range slices.Chunk(batch, sweepBatch) {
+		err = errors.Join(err, s.Apply(ctx, part))
+		for _, t := range part {
+			if t.Err == nil {
+				dropped++
+			}
+		}
+	}
+	return dropped, err
+}
+
+// sweepBatch is how many holds are ended in one step.
+const sweepBatch = 32
+
+// clock asks a server what time it is.
+func (s *Store) clock(ctx context.Context) (driver.Micros, error) {
+	r := s.client.Do(ctx, []Cmd{{Args: []string{"TIME"}}})[0]
+	if r.Err != nil {
+		return 0, failure(r.Err)
+	}
+	if len(r.List) != 2 {
+		return 0, errReply
+	}
+	clock := reader{s: strings.Join(r.List, " ")}
+	now := clock.int(' ')*1_000_000 + clock.int(0)
+	if clock.bad {
+		return 0, errReply
+	}
+	return driver.Micros(now), nil
+}
+
+// Holds is of driver.HoldLister. Holds that begin or end meanwhile are in the list or not.
+func (s *Store) Holds(ctx context.Context) iter.Seq2[driver.Hold, error] {
+	return func(yield func(driver.Hold, error) bool) {
+		now, err := s.clock(ctx)
+		if err != nil {
+			yield(driver.Hold{}, err)
+			return
+		}
+		var keys []string
+		for tag := range int(s.names.tags) {
+			due := s.names.due(tag)
+			keys = append(keys, due[:]...)
+		}
+		for from := 0; len(keys) > 0; from += page {
+			ids, full, err := s.dueFrom(ctx, keys, from)
+			if err != nil {
+				yield(driver.Hold{}, err)
+				return
+			}
+			for part := range slices.Chunk(ids, page) {
+				if !s.yieldHolds(ctx, now, part, yield) {
+					return
+				}
+			}
+			keys = full
+		}
+	}
+}
+
+// page is how many holds are read at a time.
+const page = 200
+
+// dueFrom reads a page of each of the sorted sets, and answers those that have more.
+func (s *Store) dueFrom(ctx context.Context, keys []string, from int) (ids, full []string, err error) {
+	cmds := make([]Cmd, len(keys))
+	for i, key := range keys {
+		cmds[i] = Cmd{Key: key, Args: []string{"ZRANGE", key, strconv.Itoa(from), strconv.Itoa(from + page - 1)}}
+	}
+	for i, r := range s.client.Do(ctx, cmds) {
+		if r.Err != nil {
+			return nil, nil, failure(r.Err)
+		}
+		for _, member := range r.List {
+			if id, bad := unescape(member); !bad {
+				ids = append(ids, id)
+			}
+		}
+		if len(r.List) == page {
+			full = append(full, keys[i])
+		}
+	}
+	return ids, full, nil
+}
+
+func (s *Store) yieldHolds(ctx context.Context, now driver.Micros, ids []string, yield func(driver.Hold, error) bool) bool {
+	var cmds []Cmd
+	var known []string
+	for _, id := range ids {
+		if tag, ok := s.names.route(id); ok {
+			key := s.names.hold(id, tag)
+			cmds, known = append(cmds, Cmd{Key: key, Args: []string{"GET", key}}), append(known, id)
+		}
+	}
+	if len(cmds) == 0 {
+		return true
+	}
+	for i, r := range s.client.Do(ctx, cmds) {
+		if r.Err != nil {
+			return yield(driver.Hold{}, failure(r.Err))
+		}
+		rec, ok := s.names.parseRecord(r.Text)
+		if !ok || !rec.open || !rec.clock && rec.expires <= now {
+			continue
+		}
+		h := driver.Hold{ID: known[i], At: rec.at, Ops: rec.ops, Expires: rec.expires, Return: rec.ret}
+		for j := range h.Ops {
+			h.Ops[j].Cost = rec.charged[j]
+		}
+		if !yield(h, nil) {
+			return false
+		}
+	}
+	return true
+}
