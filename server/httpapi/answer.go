@@ -27,6 +27,41 @@ type outcomeAnswer struct {
 	Each  []decisionAnswer `json:"each"`
 }
 
+// reserveAnswer has no id if nothing is held.
+type reserveAnswer struct {
+	outcomeAnswer
+	ID          string `json:"id,omitempty"`
+	ExpiresAtUS int64  `json:"expires_at_us,omitempty"`
+}
+
+type renewAnswer struct {
+	ExpiresAtUS int64 `json:"expires_at_us"`
+}
+
+type progressAnswer struct {
+	OK bool `json:"ok"`
+}
+
+type reservationsAnswer struct {
+	Reservations []heldAnswer `json:"reservations"`
+	More         bool         `json:"more"`
+}
+
+// heldAnswer has one of the two ids.
+type heldAnswer struct {
+	ID          string       `json:"id,omitempty"`
+	IDBase64    string       `json:"id_base64,omitempty"`
+	AtUS        int64        `json:"at_us"`
+	ExpiresAtUS int64        `json:"expires_at_us"`
+	Charges     []heldCharge `json:"charges"`
+}
+
+type heldCharge struct {
+	Name    string `json:"name"`
+	Limit   int64  `json:"limit"`
+	Charged int64  `json:"charged"`
+}
+
 type refundAnswer struct {
 	Given int64 `json:"given"`
 }
@@ -60,6 +95,14 @@ func answerOf(d *ration.Decision) decisionAnswer {
 		Allowed: d.Allowed, Never: d.Never, Degraded: d.Degraded, Name: d.Name, Limit: d.Limit, Used: d.Used, Remaining: d.Remaining,
 		RetryAfterMS: millis(d.RetryAfter), ResetAfterMS: millis(d.ResetAfter), AtUS: d.At.UnixMicro(),
 	}
+}
+
+func outcomeOf(o *ration.Outcome) outcomeAnswer {
+	a := outcomeAnswer{decisionAnswer: answerOf(&o.Decision), Index: o.Index, Each: make([]decisionAnswer, len(o.Each))}
+	for i := range o.Each {
+		a.Each[i] = answerOf(&o.Each[i])
+	}
+	return a
 }
 
 // millis is d in whole milliseconds, rounded up: against the caller.

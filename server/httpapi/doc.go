@@ -14,7 +14,15 @@
 //	POST /v1/reset      forget what was counted for a key and limit  {"done": true}
 //	POST /v1/forget     forget all that was counted for a key        {"done": true}
 //	POST /v1/hit        add to a bare counter                        {"count": 3, "left_ms": 60000}
+//	POST /v1/reserve    charge several limits, all or none, and hold a decision, with index, each, id and expires_at_us
+//	POST /v1/reservations/{id}/settle    end it with what was used   {"done": true}
+//	POST /v1/reservations/{id}/cancel    end it, and give back       {"done": true}
+//	POST /v1/reservations/{id}/renew     move its expiry             {"expires_at_us": …}
+//	POST /v1/reservations/{id}/progress  report what was used so far {"ok": true}
+//	GET  /v1/reservations  those that are open, by id                {"reservations": […], "more": false}
 //	POST /v1/apply      a driver batch, for package client           see internal/wire
+//	POST /v1/holds      open holds, for package client               see internal/wire
+//	POST /v1/sweep      remove what has expired, for package client  see internal/wire
 //	GET  /v1/limits     the named limits                             {"limits": [{"name": "chat", "limit": "bucket 10/1m burst 20"}]}
 //	GET  /healthz       whether the store answers                    {"status": "ok", "version": "…"}
 //	GET  /openapi.json  this, for machines
@@ -40,11 +48,18 @@
 //	"limit": "bucket 10/1m burst 20", "name": "chat"  the same under a name: limits of different names never share a count
 //
 // The texts are those of ration.ParseLimit: "bucket 10/1m burst 20", "sliding 3/24h" ("sliding 24h" is one in 24h),
-// "fixed 100/1m", "budget 5000000/month Europe/Berlin from day 15 06:00".
+// "fixed 100/1m", "budget 5000000/month Europe/Berlin from day 15 06:00"; and "concurrent 5 lease 30s", for reserve, peek and
+// reset.
 //
 // # Other fields
 //
-//	take, peek, each of take-all's "charges"   "cost": 1         what is charged; default 1. 0 asks, and charges nothing
+//	take, peek, each of "charges"              "cost": 1         what is charged; default 1. 0 asks, and charges nothing
+//	take, take-all, reserve                    "id": "…"         makes the call happen once; 1 to 128 bytes
+//	take-all, reserve                          "charges": […]    1 to 64 objects with key, limit and cost
+//	reserve                                    "ttl_ms": 600000  how long it is held if nobody renews it; default 10 min
+//	                                           "refund_on_expiry": false
+//	settle, progress                           "amounts": […]    see below
+//	renew                                      "ttl_ms": …       from now
 //	refund                                     "cost": 1         what goes back; default 1
 //	                                           "at_us": …        at_us of the decision that charged
 //	hit                                        "window_ms": …    how long a window lasts that this call opens
@@ -67,6 +82,35 @@
 // longest, with the longest retry_after_ms of all; else the limit with the smallest part left. each has the decision of
 // every charge, in the order given: allowed there says that it alone would have passed.
 //
+// # Ids
+//
+// With an id, take, take-all and reserve happen once: for ten minutes (a reservation: for as long as it is known) the same
+// id with the same charges answers the same, and charges once; with others it is the error id_reused. Only what was
+// admitted is remembered: a refusal is decided anew. So after outcome_unknown, or no answer at all, send the same again.
+//
+// # Reservations
+//
+// reserve charges an estimate, and settle, after the work, the truth. Its answer is that of take-all, with an id and
+// expires_at_us if something is held: not if it was refused, or degraded. The id goes into the paths of the other calls,
+// percent-encoded, from any client. It ends once: the first of settle, cancel and its expiry wins. The same end again
+// answers the same; settle after another end is the error ended, cancel after any end does nothing.
+//
+//	settle    what was really used, in "amounts": one number for each charge, or one for all if all were equal; without
+//	          amounts what was reserved. What is less goes back, what is more is charged too, also beyond the limit. For a
+//	          day after the expiry it still charges the truth
+//	cancel    gives back what progress has not reported. The body is {}
+//	renew     moves the expiry to "ttl_ms" from now, 1000 to 31 days; a limit of the kind concurrent makes it at most its lease
+//	progress  what was used so far, in "amounts", in total; renews as well. What is more than was reserved is charged at once;
+//	          "ok" says whether it fits, so whether to go on
+//
+// Charges that share a count are one, at the place of the first: they have one amount. At its expiry a reservation stays
+// charged, unless it was made with "refund_on_expiry": true; then what progress has not reported goes back, about a second
+// later. There is no waiting for a turn over HTTP: ask again after retry_after_ms.
+//
+// GET /v1/reservations lists those of the server's namespace by id, a page of "max" (100, at most 500) after the id
+// "after", both in the URL's query. Each has id (or id_base64, if package client gave it one that is no text), at_us,
+// expires_at_us, and charges with name, limit and charged. Who was charged is not shown.
+//
 // # Status and errors
 //
 // A decision is status 200, allowed or not. Any other status is an error: it could not be told. Its body is
@@ -74,10 +118,11 @@
 // charged, else "unknown". pointer and offset say which part of the body was wrong.
 //
 //	400  invalid_json invalid_unicode invalid_number unknown_field duplicate_field missing_field wrong_type
-//	     invalid_key invalid_limit unknown_limit invalid_cost invalid_time cross_group unexpected_query incomplete_body
-//	404  not_found
+//	     invalid_key invalid_limit unknown_limit invalid_cost invalid_time invalid_id invalid_amounts cross_group
+//	     unexpected_query incomplete_body
+//	404  not_found, no_reservation (none of this id is known: it never was, or ended a day ago)
 //	405  method_not_allowed, with the header Allow
-//	409  overflow (a count would pass 2^53 − 1)
+//	409  overflow (a count would pass 2^53 − 1), ended (the reservation ended in another way), id_reused
 //	413  body_too_large
 //	415  unsupported_media_type
 //	500  corrupt (the store holds something else under this key)
@@ -86,10 +131,9 @@
 //	504  outcome_unknown: it may have been charged, so a blind repetition may charge twice
 //
 // A transaction in a batch of apply has an error of its own, in its place in an answer of status 200. Its code may also be
-// invalid_txn, clock (the store's clock is outside the periods that were sent), invalid_id, id_reused, invalid_amounts,
-// no_reservation or ended (the last five are of reservations).
+// invalid_txn or clock (the store's clock is outside the periods that were sent).
 //
 // Input is read strictly, and what is not exactly right charges nothing: unknown, mistyped and doubled fields, numbers
 // that are not whole or are written with a point or an exponent or are beyond ±(2^53 − 1), text that is not UTF-8 or has
-// lone surrogates, anything after the object, a query in the URL. Keys are in no error and no log.
+// lone surrogates, anything after the object, a query in the URL. Keys and ids are in no error and no log.
 package httpapi

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -92,22 +93,47 @@ type handler struct {
 type route struct {
 	method  string // GET allows HEAD too
 	maxBody int
-	// run answers the body of a request: what to send, as JSON, or the JSON itself if it is a []byte.
-	run func(ctx context.Context, body []byte) (any, error)
+	query   bool // is read
+	// run answers a request: what to send, as JSON, or the JSON itself if it is a []byte.
+	run func(ctx context.Context, asked *asked) (any, error)
 	// request and answer are what the bodies hold; the document of OpenAPI is held to them.
 	request, answer reflect.Type
 }
 
+// asked is what a request says.
+type asked struct {
+	id    string // in the path
+	query url.Values
+	body  []byte
+}
+
 func (h *handler) table() map[string]route {
 	return map[string]route{
-		"/v1/take":      post(h.take),
-		"/v1/peek":      post(h.peek),
-		"/v1/take-all":  post(h.takeAll),
-		"/v1/refund":    post(h.refund),
-		"/v1/reset":     post(h.reset),
-		"/v1/forget":    post(h.forget),
-		"/v1/hit":       post(h.hit),
-		"/v1/apply":     {http.MethodPost, wire.MaxBody, h.apply, reflect.TypeFor[wire.Batch](), reflect.TypeFor[wire.Answers]()},
+		"/v1/take":     post(h.take),
+		"/v1/peek":     post(h.peek),
+		"/v1/take-all": post(h.takeAll),
+		"/v1/refund":   post(h.refund),
+		"/v1/reset":    post(h.reset),
+		"/v1/forget":   post(h.forget),
+		"/v1/hit":      post(h.hit),
+
+		"/v1/reserve":                   post(h.reserve),
+		"/v1/reservations":              list(h.reservations),
+		ofReservation + "{id}/settle":   postTo(h.settle),
+		ofReservation + "{id}/cancel":   postTo(h.cancel),
+		ofReservation + "{id}/renew":    postTo(h.renew),
+		ofReservation + "{id}/progress": postTo(h.progress),
+
+		"/v1/apply": {
+			method: http.MethodPost, maxBody: wire.MaxBody, run: h.apply,
+			request: reflect.TypeFor[wire.Batch](), answer: reflect.TypeFor[wire.Answers](),
+		},
+		"/v1/holds": {
+			method: http.MethodPost, maxBody: MaxBody, run: h.holds,
+			request: reflect.TypeFor[wire.HoldsRequest](), answer: reflect.TypeFor[wire.HoldsAnswer](),
+		},
+		"/v1/sweep": post(h.sweep),
+
 		"/v1/limits":    get(h.limits),
 		"/healthz":      get(h.health),
 		"/openapi.json": {method: http.MethodGet, run: h.openAPI},
@@ -116,27 +142,62 @@ func (h *handler) table() map[string]route {
 
 // post is a route whose body is a T.
 func post[T, A any](run func(context.Context, *T) (A, error)) route {
-	return route{http.MethodPost, MaxBody, func(ctx context.Context, body []byte) (any, error) {
-		request := new(T)
-		if err := strictjson.Decode(body, request); err != nil {
-			return nil, err
-		}
-		return run(ctx, request)
-	}, reflect.TypeFor[T](), reflect.TypeFor[A]()}
+	return postTo(func(ctx context.Context, _ string, request *T) (A, error) { return run(ctx, request) })
+}
+
+// postTo is a route whose body is a T, with an id in its path.
+func postTo[T, A any](run func(ctx context.Context, id string, request *T) (A, error)) route {
+	return route{
+		method: http.MethodPost, maxBody: MaxBody,
+		run: func(ctx context.Context, asked *asked) (any, error) {
+			request := new(T)
+			if err := strictjson.Decode(asked.body, request); err != nil {
+				return nil, err
+			}
+			return run(ctx, asked.id, request)
+		},
+		request: reflect.TypeFor[T](), answer: reflect.TypeFor[A](),
+	}
 }
 
 // get is a route without a body.
 func get[A any](run func(context.Context) (A, error)) route {
+	rt := list(func(ctx context.Context, _ url.Values) (A, error) { return run(ctx) })
+	rt.query = false
+	return rt
+}
+
+// list is a route without a body that reads the query.
+func list[A any](run func(context.Context, url.Values) (A, error)) route {
 	return route{
-		method: http.MethodGet,
-		run:    func(ctx context.Context, _ []byte) (any, error) { return run(ctx) },
+		method: http.MethodGet, query: true,
+		run:    func(ctx context.Context, asked *asked) (any, error) { return run(ctx, asked.query) },
 		answer: reflect.TypeFor[A](),
 	}
 }
 
-// ServeHTTP answers a request.
+// find is the route for u, how it is called in the table, and the id in the path.
+func (h *handler) find(u *url.URL) (rt route, pattern, id string, ok bool) {
+	pattern = u.Path
+	// The path as it was sent: an id may hold an escaped slash.
+	if rest, has := strings.CutPrefix(u.EscapedPath(), ofReservation); has {
+		escaped, verb, _ := strings.Cut(rest, "/")
+		pattern = ofReservation + "{id}/" + verb
+		var err error
+		if id, err = url.PathUnescape(escaped); err != nil {
+			return rt, "", "", false
+		}
+	}
+	rt, ok = h.routes[pattern]
+	return rt, pattern, id, ok
+}
+
+// ServeHTTP answers a request. It sets r.Pattern to what it does, without ids, for who keeps a log.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rt, ok := h.routes[r.URL.Path]
+	rt, pattern, id, ok := h.find(r.URL)
+	if ok {
+		r.Pattern = pattern
+	}
 	if !ok {
 		h.fail(w, r, problem(codeNotFound, "there is nothing at this path; GET /openapi.json lists what there is"))
 		return
@@ -153,7 +214,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	answer, err := h.serve(w, r, rt)
+	answer, err := h.serve(w, r, rt, id)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -174,18 +235,23 @@ func (rt *route) allow() []string {
 	return []string{rt.method, http.MethodOptions}
 }
 
-func (h *handler) serve(w http.ResponseWriter, r *http.Request, rt route) (any, error) {
-	if r.URL.RawQuery != "" || r.URL.ForceQuery {
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, rt route, id string) (any, error) {
+	asked := &asked{id: id}
+	var err error
+	switch {
+	case rt.query:
+		if asked.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+			return nil, problem(codeUnexpectedQuery, "the URL's query cannot be read")
+		}
+	case r.URL.RawQuery != "" || r.URL.ForceQuery:
 		return nil, problem(codeUnexpectedQuery, "nothing is read from the URL's query; put fields into the body")
 	}
-	var body []byte
 	if rt.method == http.MethodPost {
-		var err error
-		if body, err = read(w, r, rt.maxBody); err != nil {
+		if asked.body, err = read(w, r, rt.maxBody); err != nil {
 			return nil, err
 		}
 	}
-	return rt.run(r.Context(), body)
+	return rt.run(r.Context(), asked)
 }
 
 // read is the body of r, whole.

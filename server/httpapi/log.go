@@ -10,7 +10,7 @@ import (
 )
 
 // failures logs what is the server's or its store's trouble: of each code one line a second at most, with how many were
-// left out, so that an outage does not fill the disk. Keys, and other parts of requests, are never logged.
+// left out, so that an outage does not fill the disk. Keys, ids and other parts of requests are never logged.
 type failures struct {
 	logger *slog.Logger
 
@@ -29,7 +29,7 @@ func (f *failures) failed(r *http.Request, p *wire.Problem, err error) {
 	}
 	left, ok := f.due(p.Code, time.Now())
 	if ok {
-		f.logger.WarnContext(r.Context(), "could not decide", "path", r.URL.Path, "code", string(p.Code), "status", p.Status,
+		f.logger.WarnContext(r.Context(), "could not decide", "path", r.Pattern, "code", string(p.Code), "status", p.Status,
 			"error", err, "not_logged", left)
 	}
 }

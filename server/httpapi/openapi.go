@@ -8,4 +8,4 @@ import (
 //go:embed openapi.json
 var openAPIDocument []byte
 
-func (h *handler) openAPI(context.Context, []byte) (any, error) { return openAPIDocument, nil }
+func (h *handler) openAPI(context.Context, *asked) (any, error) { return openAPIDocument, nil }

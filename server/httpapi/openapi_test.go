@@ -204,7 +204,7 @@ func TestDocumentedExamplesWork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+			r := httptest.NewRequest(http.MethodPost, strings.Replace(path, "{id}", reserved(t, h), 1), bytes.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
@@ -227,6 +227,21 @@ func TestDocumentedExamplesWork(t *testing.T) {
 			}
 		}
 	}
+}
+
+// reserved is the id of a new reservation of two equal charges.
+func reserved(t *testing.T, h *handler) string {
+	t.Helper()
+	const body = `{"charges":[{"key":"a","limit":"fixed 1000000/1h","cost":1000},{"key":"b","limit":"fixed 1000000/1h","cost":1000}]}`
+	r := httptest.NewRequest(http.MethodPost, "/v1/reserve", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var answer reserveAnswer
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.ID == "" {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	return answer.ID
 }
 
 // TestCodesAreDocumented finds the codes in the sources, and looks for them in openapi.json and the package comment.

@@ -12,6 +12,7 @@ import (
 // Codes that only this package makes, beside those of packages strictjson and wire.
 const (
 	codeMissingField         = wire.Code(strictjson.MissingField)
+	codeInvalidNumber        = wire.Code(strictjson.InvalidNumber)
 	codeInvalidKey           = wire.CodeInvalidKey
 	codeInvalidLimit         = wire.CodeInvalidLimit
 	codeUnknownLimit         = wire.Code("unknown_limit")

@@ -11,14 +11,42 @@ import (
 
 // Requests. What they mean is in the package comment.
 
-type takeRequest struct {
+// charge is the request of peek, and one element of a list.
+type charge struct {
 	keyFields
 	limitFields
 	Cost *int64 `json:"cost"`
 }
 
+type takeRequest struct {
+	charge
+	ID *string `json:"id"`
+}
+
 type takeAllRequest struct {
-	Charges []takeRequest `json:"charges" strict:"required"`
+	Charges []charge `json:"charges" strict:"required"`
+	ID      *string  `json:"id"`
+}
+
+type reserveRequest struct {
+	Charges        []charge `json:"charges" strict:"required"`
+	ID             *string  `json:"id"`
+	TTLMS          *int64   `json:"ttl_ms"`
+	RefundOnExpiry bool     `json:"refund_on_expiry"`
+}
+
+type settleRequest struct {
+	Amounts []int64 `json:"amounts"`
+}
+
+type cancelRequest struct{}
+
+type renewRequest struct {
+	TTLMS int64 `json:"ttl_ms" strict:"required"`
+}
+
+type progressRequest struct {
+	Amounts []int64 `json:"amounts" strict:"required"`
 }
 
 type refundRequest struct {

@@ -1,16 +1,20 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/strictjson"
 	"github.com/ration-go/ration/internal/wire"
 )
 
 // apply decides a driver batch. What a store must not see becomes that transaction's own error; the others are decided.
-func (h *handler) apply(ctx context.Context, body []byte) (any, error) {
-	txns, err := wire.Decode(body)
+func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
+	txns, err := wire.Decode(asked.body)
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +36,50 @@ func (h *handler) apply(ctx context.Context, body []byte) (any, error) {
 		}
 	}
 	return wire.EncodeAnswers(txns)
+}
+
+// holds lists a page of the store's open holds, of all namespaces.
+func (h *handler) holds(ctx context.Context, asked *asked) (any, error) {
+	var r wire.HoldsRequest
+	if err := strictjson.Decode(asked.body, &r); err != nil {
+		return nil, err
+	}
+	if r.Max < 0 || r.Max > wire.MaxHolds {
+		return nil, at("/max", problem(codeInvalidNumber, fmt.Sprintf("this is not between 0 and %d", wire.MaxHolds)))
+	}
+	lister, ok := h.store.(driver.HoldLister)
+	if !ok || !h.info.Caps.Has(driver.CapHolds) {
+		return nil, fmt.Errorf("%w: the server's store does not list reservations", ration.ErrUnsupported)
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	most := int(cmp.Or(r.Max, wire.MaxHolds))
+	list, more, err := page(lister.Holds(ctx), func(hold *driver.Hold) string { return hold.ID }, string(r.After), most)
+	if err != nil {
+		return nil, errors.Join(err, driver.ErrNotApplied)
+	}
+	return wire.EncodeHolds(list, more)
+}
+
+// sweep has the store remove what has expired.
+func (h *handler) sweep(ctx context.Context, r *wire.SweepRequest) (a wire.SweepAnswer, err error) {
+	switch {
+	case r.Max < 1 || r.Max > wire.MaxSweep:
+		return a, at("/max", problem(codeInvalidNumber, fmt.Sprintf("this is not between 1 and %d", wire.MaxSweep)))
+	case r.Now < 0 || r.Now > driver.MaxNow:
+		return a, at("/now_us", problem(wire.CodeInvalidTime, "this is not after 1970 and before 2155"))
+	}
+	sweeper, ok := h.store.(driver.Sweeper)
+	if !ok {
+		return a, fmt.Errorf("%w: the server's store is not swept", ration.ErrUnsupported)
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	dropped, err := sweeper.Sweep(ctx, r.Now, int(r.Max))
+	if err != nil {
+		return a, errors.Join(err, driver.ErrNotApplied)
+	}
+	return wire.SweepAnswer{Dropped: int64(dropped)}, nil
 }
 
 // health asks the store for a count that nobody makes, and so leaves it as it is.

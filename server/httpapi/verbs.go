@@ -24,11 +24,20 @@ func (h *handler) keyAndLimit(k *keyFields, f *limitFields) (key ration.Key, lim
 	return key, limit, nil
 }
 
-func (h *handler) take(ctx context.Context, r *takeRequest) (decisionAnswer, error) {
-	return h.decide(ctx, r, h.limiter.Take)
+func (h *handler) take(ctx context.Context, r *takeRequest) (a decisionAnswer, err error) {
+	if r.ID == nil {
+		return h.decide(ctx, &r.charge, h.limiter.Take)
+	}
+	if err := checkID(*r.ID); err != nil {
+		return a, err
+	}
+	return h.decide(ctx, &r.charge, func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
+		o, err := h.limiter.TakeOnce(ctx, *r.ID, key.Charge(limit, cost))
+		return o.Decision, err
+	})
 }
 
-func (h *handler) peek(ctx context.Context, r *takeRequest) (decisionAnswer, error) {
+func (h *handler) peek(ctx context.Context, r *charge) (decisionAnswer, error) {
 	a, err := h.decide(ctx, r, h.limiter.Peek)
 	if err != nil && wire.CodeOf(err) == wire.CodeOutcomeUnknown {
 		err = fmt.Errorf("%w: %w", driver.ErrNotApplied, err) // whatever happened, nothing can have been charged
@@ -38,7 +47,7 @@ func (h *handler) peek(ctx context.Context, r *takeRequest) (decisionAnswer, err
 
 type verb func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error)
 
-func (h *handler) decide(ctx context.Context, r *takeRequest, do verb) (a decisionAnswer, err error) {
+func (h *handler) decide(ctx context.Context, r *charge, do verb) (a decisionAnswer, err error) {
 	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
 	if err != nil {
 		return a, err
@@ -51,24 +60,38 @@ func (h *handler) decide(ctx context.Context, r *takeRequest, do verb) (a decisi
 }
 
 func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnswer, err error) {
-	charges := make([]ration.Charge, len(r.Charges))
-	for i := range r.Charges {
-		c := &r.Charges[i]
-		key, limit, err := h.keyAndLimit(&c.keyFields, &c.limitFields)
-		if err != nil {
-			return a, inCharge(i, err)
+	if r.ID != nil {
+		if err := checkID(*r.ID); err != nil {
+			return a, err
 		}
-		charges[i] = key.Charge(limit, or(c.Cost, 1))
 	}
-	o, err := h.limiter.TakeAll(ctx, charges...)
+	charges, err := h.charges(r.Charges)
 	if err != nil {
 		return a, err
 	}
-	a = outcomeAnswer{decisionAnswer: answerOf(&o.Decision), Index: o.Index, Each: make([]decisionAnswer, len(o.Each))}
-	for i := range o.Each {
-		a.Each[i] = answerOf(&o.Each[i])
+	var o ration.Outcome
+	if r.ID != nil {
+		o, err = h.limiter.TakeOnce(ctx, *r.ID, charges...)
+	} else {
+		o, err = h.limiter.TakeAll(ctx, charges...)
 	}
-	return a, nil
+	if err != nil {
+		return a, err
+	}
+	return outcomeOf(&o), nil
+}
+
+func (h *handler) charges(list []charge) ([]ration.Charge, error) {
+	charges := make([]ration.Charge, len(list))
+	for i := range list {
+		c := &list[i]
+		key, limit, err := h.keyAndLimit(&c.keyFields, &c.limitFields)
+		if err != nil {
+			return nil, inCharge(i, err)
+		}
+		charges[i] = key.Charge(limit, or(c.Cost, 1))
+	}
+	return charges, nil
 }
 
 // inCharge says in which charge err is.
