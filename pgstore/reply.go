@@ -22,13 +22,13 @@ var errReply = errors.New("the reply of the database cannot be read")
 // failures are the errors of a Txn by their number.
 var failures = [...]error{nil, driver.ErrClock, driver.ErrOverflow, driver.ErrIDReused, driver.ErrNoHold, driver.ErrEnded, driver.ErrAmounts}
 
-// The forms of an answer.
+// What an answer consists of.
 const (
-	formNone     = 0
-	formStates   = 1
-	formReplayed = 2
-	formFlags    = 3
-	formHold     = 10 // added to those
+	nothing   = 0
+	states    = 1
+	replayed  = 2
+	flags     = 3
+	afterHold = 10 // added to those
 )
 
 // take is the next n numbers; nil if there are not so many.
@@ -43,6 +43,17 @@ func (p *reply) take(n int) []int64 {
 
 // answer fills in the results of q's transactions.
 func (p *reply) answer(q *request) error {
+	switch q.form {
+	case formTakes:
+		return p.takes(q)
+	case formOne:
+		return p.one(q.txns[0])
+	}
+	head := p.take(2)
+	if head == nil {
+		return errReply
+	}
+	p.clock, p.wrote = head[0], head[1] != 0
 	for _, t := range q.txns {
 		if err := p.txn(t); err != nil {
 			return err
@@ -61,24 +72,24 @@ func (p *reply) txn(t *driver.Txn) error {
 	}
 	t.Err, t.At, t.Allowed = failures[head[0]], driver.Micros(head[1]), head[2] != 0
 	form, n := head[3], int(head[4])
-	if form > formHold {
+	if form > afterHold {
 		t.Ops = make([]driver.Op, n)
 	}
-	if form != formNone && n != len(t.Ops) {
+	if form != nothing && n != len(t.Ops) {
 		return fmt.Errorf("%w: %d ops", errReply, n)
 	}
 	for i := range n {
 		op := &t.Ops[i]
-		if form > formHold {
+		if form > afterHold {
 			if err := p.heldOp(op); err != nil {
 				return err
 			}
 		}
 		var err error
-		switch form % formHold {
-		case formStates:
+		switch form % afterHold {
+		case states:
 			err = p.state(t, op)
-		case formReplayed:
+		case replayed:
 			err = p.replayed(op)
 		default:
 			err = p.flags(t, op)
@@ -87,12 +98,12 @@ func (p *reply) txn(t *driver.Txn) error {
 			return err
 		}
 	}
-	if form == formNone && t.Err == nil { // Forget
+	if form == nothing && t.Err == nil { // Forget
 		for i := range t.Ops {
 			t.Ops[i].Result.Allowed = true
 		}
 	}
-	if t.Verb == driver.Take && form == formStates && !t.Allowed && n > 1 {
+	if t.Verb == driver.Take && form == states && !t.Allowed && n > 1 {
 		for i := range t.Ops {
 			t.Ops[i].Result.Times = 0
 		}
@@ -126,13 +137,7 @@ func (p *reply) state(t *driver.Txn, op *driver.Op) error {
 	if uses == nil && nums[8] != 0 {
 		return errReply
 	}
-	st := arith.State{Level: nums[3], Unit: nums[4], Stamp: nums[5], Since: nums[6], Expires: nums[7]}
-	if n := len(uses) / 3; n > 0 {
-		st.Uses = make([]arith.Use, n)
-		for i := range st.Uses {
-			st.Uses[i] = arith.Use{At: uses[i], Cost: uses[n+i], Window: uses[2*n+i]}
-		}
-	}
+	st := arith.State{Level: nums[3], Unit: nums[4], Stamp: nums[5], Since: nums[6], Expires: nums[7], Uses: usesOf(uses)}
 	var lim arith.Limit
 	if err := driver.LimitOf(op, &lim); err != nil {
 		return fmt.Errorf("%w: %w", errReply, err)
@@ -183,7 +188,7 @@ func (p *reply) flags(t *driver.Txn, op *driver.Op) error {
 	if nums == nil {
 		return errReply
 	}
-	if t.Verb == driver.Settle && t.Err == nil {
+	if t.Err == nil {
 		op.Result = driver.Result{Allowed: nums[0] != 0, Given: nums[1]}
 	}
 	return nil

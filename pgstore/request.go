@@ -12,10 +12,14 @@ import (
 // lapse is a Txn of the sweep's own: it ends the hold of its ID if that has expired.
 const lapse = driver.Renew + 1
 
-// request is a batch as the function in the database takes it (schema/03_apply.sql).
+// request is a batch as a function in the database takes it.
 type request struct {
 	txns []*driver.Txn // those that are sent
+	form form
+	args []any // of the function, but for lax and the time to wait
+	lax  bool  // the commit need not wait for the disk
 
+	// Arguments of the function for all batches (schema/03_apply.sql).
 	keys    [][]byte
 	lims    []int64
 	ops     []int64
@@ -25,22 +29,45 @@ type request struct {
 	texts   [][]byte
 	forgets [][]byte
 	spaces  [][]byte
-	lax     bool
 
 	fresh []string // the spaces behind spaces
-	limit map[[11]int64]int64
-	last  [11]int64
+	limit map[limit]int64
+	last  limit
 	place int64 // of last
+}
+
+// form is which of the functions serves a batch.
+type form int
+
+const (
+	formApply form = iota // everything
+	formTakes             // takes and peeks of one op each, on different keys
+	formOne               // one of them alone
+	forms
+)
+
+// functions are their statements, with the schema's name to be filled in.
+var functions = [forms]string{
+	formApply: "SELECT reply, names FROM %s.ration_apply_v1($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], " +
+		"$5::bytea[], $6::bigint[], $7::bytea[], $8::bytea[], $9::bytea[], $10::boolean, $11::bigint)",
+	formTakes: "SELECT %s.ration_take_v1($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean, $8::bigint)",
+	formOne:   "SELECT %s.ration_one_v1($1::bytea, $2::bigint[], $3::bigint, $4::bigint, $5::bigint, $6::boolean, $7::bigint)",
 }
 
 // newRequest takes over batch. A Txn that cannot be sent gets its error.
 func newRequest(batch []*driver.Txn, known *spaces) *request {
+	if len(batch) == 1 {
+		if q := one(batch[0], known); q != nil {
+			return q
+		}
+	}
 	q := &request{
-		txns: make([]*driver.Txn, 0, len(batch)), keys: [][]byte{}, lims: []int64{}, ops: []int64{}, heads: make([]int64, 0, 7*len(batch)),
+		txns: make([]*driver.Txn, 0, len(batch)), keys: make([][]byte, 0, len(batch)), lims: []int64{},
+		ops: make([]int64, 0, 5*len(batch)), heads: make([]int64, 0, 7*len(batch)),
 		ids: [][]byte{}, holds: []int64{}, texts: [][]byte{}, forgets: [][]byte{}, spaces: [][]byte{},
 	}
-	writes := false
 	q.lax = true
+	writes := false
 	for _, t := range batch {
 		if t.Err = refuse(t); t.Err != nil {
 			continue
@@ -56,6 +83,9 @@ func newRequest(batch []*driver.Txn, known *spaces) *request {
 	}
 	q.lax = q.lax && writes && len(q.spaces) == 0
 	q.sort()
+	if !q.takes() {
+		q.args = []any{q.keys, q.lims, q.ops, q.heads, q.ids, q.holds, q.texts, q.forgets, q.spaces}
+	}
 	return q
 }
 
@@ -124,22 +154,32 @@ func (q *request) add(t *driver.Txn) error {
 	return nil
 }
 
-// lim is the place of op's limit among lims.
-func (q *request) lim(op *driver.Op) (int64, error) {
+// limit is the numbers of a limit: kind, size, rate, gain, unit, tick, span, four bounds.
+type limit [11]int64
+
+func limitOf(op *driver.Op) (limit, error) {
 	var l arith.Limit
 	if err := driver.LimitOf(op, &l); err != nil {
+		return limit{}, err
+	}
+	return limit{int64(op.Kind), op.Size, op.Rate, l.Gain, l.Unit, l.Tick, int64(op.Span), l.Bounds[0], l.Bounds[1], l.Bounds[2], l.Bounds[3]}, nil
+}
+
+// lim is the place of op's limit among lims.
+func (q *request) lim(op *driver.Op) (int64, error) {
+	nums, err := limitOf(op)
+	if err != nil {
 		return 0, err
 	}
-	nums := [11]int64{int64(op.Kind), op.Size, op.Rate, l.Gain, l.Unit, l.Tick, int64(op.Span), l.Bounds[0], l.Bounds[1], l.Bounds[2], l.Bounds[3]}
 	if q.place > 0 && nums == q.last {
 		return q.place, nil
 	}
 	place, ok := q.limit[nums]
 	if !ok {
 		q.lims = append(q.lims, nums[:]...)
-		place = int64(len(q.lims) / 11)
+		place = int64(len(q.lims) / len(nums))
 		if q.limit == nil {
-			q.limit = make(map[[11]int64]int64)
+			q.limit = make(map[limit]int64)
 		}
 		q.limit[nums] = place
 	}

@@ -32,9 +32,6 @@ func (s *Store) send(ctx context.Context, q *request) (*reply, error) {
 		p, err = s.sendOnce(ctx, conn, q)
 		switch s.next(err) {
 		case done:
-			if p.wrote {
-				s.spaces.add(q.fresh)
-			}
 			return p, nil
 		case unknown:
 			s.spaces.clear()
@@ -61,15 +58,15 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (s *Store) sendOnce(ctx context.Context, conn *pgxpool.Conn, q *request) (*reply, error) {
-	args := make([]any, 0, 12)
-	if s.plain.Load() {
+	sql, args := s.statements[q.form], make([]any, 0, len(q.args)+3)
+	if s.plain.Load() && !s.isolate.Load() {
 		args = append(args, pgx.QueryExecModeExec)
 	}
-	args = append(args, q.keys, q.lims, q.ops, q.heads, q.ids, q.holds, q.texts, q.forgets, q.spaces, q.lax, lockWait(ctx))
+	args = append(append(args, q.args...), q.lax, lockWait(ctx))
 	if s.isolate.Load() {
-		return isolated(ctx, conn, s.apply, args)
+		return isolated(ctx, conn, sql, args)
 	}
-	rows, err := conn.Query(ctx, s.apply, args...)
+	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +77,15 @@ func (s *Store) sendOnce(ctx context.Context, conn *pgxpool.Conn, q *request) (*
 func readReply(rows pgx.Rows) (*reply, error) {
 	defer rows.Close()
 	var p reply
+	var unreadable error
 	if rows.Next() {
-		if err := rows.Scan(&p.clock, &p.wrote, &p.nums, &p.names); err != nil {
-			return nil, err
-		}
+		unreadable = p.read(rows)
 	}
 	rows.Close()
-	return &p, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return &p, unreadable
 }
 
 // isolated sends the statement with a transaction around it, still in one round trip.

@@ -19,8 +19,9 @@ type Store struct {
 	pool   *pgxpool.Pool
 	schema string
 	log    *slog.Logger
-	apply  string // the statement of Apply
 	spaces spaces
+
+	statements [forms]string
 
 	isolate atomic.Bool // the database's default isolation level is not read committed
 	plain   atomic.Bool // prepared statements do not outlive a transaction here
@@ -53,8 +54,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
 	s := &Store{pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), log: o.Logger}
-	s.apply = "SELECT clock, wrote, reply, names FROM " + s.schema + ".ration_apply_v1($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], " +
-		"$5::bytea[], $6::bigint[], $7::bytea[], $8::bytea[], $9::bytea[], $10::boolean, $11::bigint)"
+	for i, sql := range functions {
+		s.statements[i] = fmt.Sprintf(sql, s.schema)
+	}
 	sweeping, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if o.SweepEvery > 0 {
@@ -95,7 +97,9 @@ func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
 		if err := p.answer(q); err != nil {
 			return fmt.Errorf("pgstore: %w", err)
 		}
-		clock = p.clock
+		if clock = p.clock; p.wrote {
+			s.spaces.add(q.fresh)
+		}
 	}
 	for _, t := range batch {
 		if t.At == 0 {

@@ -14,7 +14,7 @@
 --   lax     the commit need not wait for the disk
 --   wait    how many ms a lock may take; 0: for ever
 --
--- reply has for each transaction: error, clock, allowed, form, ops; and for each op, by form:
+-- reply has the clock, 1 if it wrote, and for each transaction: error, clock, allowed, form, ops; and for each op, by form:
 --   1 times (of a take or peek; else the row's own clock), given, fits, level, unit, stamp, since, expires, length of uses, uses
 --   2 used, reset, as remembered under an id
 --   3 fits, given
@@ -23,12 +23,13 @@
 CREATE OR REPLACE FUNCTION @schema@.ration_apply_v1(
     keys bytea[], lims bigint[], ops bigint[], txns bigint[], ids bytea[], holds bigint[], texts bytea[], forgets bytea[],
     spaces bytea[], lax boolean, wait bigint,
-    OUT clock bigint, OUT wrote boolean, OUT reply bigint[], OUT names bytea[])
+    OUT reply bigint[], OUT names bytea[])
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $function$
 #variable_conflict use_column
 DECLARE
+    clock   bigint := extract(epoch FROM clock_timestamp()) * 1000000;
     rich    boolean := cardinality(ids) > 0 OR cardinality(forgets) > 0;
     nt      integer := cardinality(txns) / 7;
     nk      integer := cardinality(keys);
@@ -144,8 +145,6 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'ration decides in isolation level read committed only' USING ERRCODE = 'RN001';
     END IF;
-    clock := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
-    wrote := false;
 
     IF rich THEN
         -- Holds know their keys, and Forget is of all spaces.
@@ -380,6 +379,9 @@ BEGIN
                             END LOOP;
                         WHEN verb = 8 AND rec.stage <> 2 OR verb = 11 THEN
                             form := 13;
+                            FOR x IN first..last LOOP
+                                o_fits[x] := true;
+                            END LOOP;
                         WHEN verb IN (9, 10) THEN
                             IF ttl > 0 THEN
                                 rec.ttl := ttl;
@@ -583,9 +585,11 @@ BEGIN
                         ELSIF verb <= 6 THEN
                             act := 3;
                         ELSIF verb = 8 OR verb = 7 AND kind = 5 THEN
+                            o_given[x] := 0;
                             act := CASE WHEN kind = 5 THEN 5 ELSE 2 END;
                             n := o_charged[x] - o_reported[x];
                         ELSIF verb = 7 THEN
+                            o_given[x] := 0; -- of what went back at the expiry nothing is answered
                             n := amounts[x - first + 1] - o_charged[x];
                             IF n > 0 THEN
                                 act := 1;
@@ -909,6 +913,11 @@ BEGIN
                 h_dirty[hi] := true;
                 touched := true;
             END IF;
+            IF verb = 8 AND form = 13 AND rec.stage <> 4 THEN
+                FOR x IN first..last LOOP
+                    o_given[x] := 0; -- nothing went back by this
+                END LOOP;
+            END IF;
             IF err <> 0 AND form > 10 THEN
                 form := 13;
             ELSIF err <> 0 THEN
@@ -922,7 +931,6 @@ BEGIN
     END LOOP;
 
     EXIT WHEN NOT touched;
-    wrote := true;
     IF lax THEN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
@@ -971,8 +979,8 @@ BEGIN
     EXIT;
     END LOOP;
 
-    reply := '{}';
-    j := 0;
+    reply := ARRAY[clock, touched::integer];
+    j := 2;
     FOR i IN 1..nt LOOP
         first := t_first[i];
         last := first + t_ops[i] - 1;
