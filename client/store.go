@@ -30,13 +30,13 @@ type Options struct {
 
 // Store is a driver.Store on a ration server. Its methods are safe for concurrent use. Make one with New.
 type Store struct {
-	http     http.Client
-	own      *http.Transport // nil: the caller's
-	endpoint string
-	name     string // of the server, for error texts
-	token    string
-	timeout  time.Duration
-	closed   atomic.Bool
+	http    http.Client
+	own     *http.Transport // nil: the caller's
+	base    *url.URL        // of the API
+	name    string          // of the server, for error texts
+	token   string
+	timeout time.Duration
+	closed  atomic.Bool
 }
 
 // New makes a Store of the server at address: "http://host:port", "https://host", either with a path in front of the
@@ -66,7 +66,7 @@ func New(address string, opts *Options) (*Store, error) {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, errors.New("client: the address must be like http://host:port, https://host or unix:/path")
 	}
-	s.endpoint = u.JoinPath("v1", "apply").String()
+	s.base = u.JoinPath("v1")
 	if opts.HTTPClient == nil {
 		s.own = transport()
 		s.own.Proxy = http.ProxyFromEnvironment
@@ -93,7 +93,7 @@ func (s *Store) overSocket(u *url.URL, opts *Options) (*Store, error) {
 	var dialer net.Dialer
 	s.own.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "unix", path) }
 	s.http.Transport = s.own
-	s.endpoint, s.name = "http://localhost/v1/apply", path
+	s.base, s.name = &url.URL{Scheme: "http", Host: "localhost", Path: "/v1"}, path
 	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s, nil
 }
@@ -115,7 +115,7 @@ func transport() *http.Transport {
 // Info says what is so for every server: counts that all processes on the network share. Whether they are durable, only
 // the server knows. What the server's store cannot do is ration.ErrUnsupported when it is asked for.
 func (s *Store) Info() driver.Info {
-	return driver.Info{Kind: "server", Scope: driver.Network, Caps: driver.CapsRun, MaxBatch: 256, InFlight: 2}
+	return driver.Info{Kind: "server", Scope: driver.Network, Caps: driver.CapsRun | driver.CapsHolds, MaxBatch: 256, InFlight: 2}
 }
 
 // Close closes the connections, if they are the Store's own. Later calls fail with driver.ErrClosed.
@@ -129,14 +129,11 @@ func (s *Store) Close() error {
 
 // Apply has the server decide batch, in one request; in several, if it is longer than the server reads at a time.
 func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
-	if s.closed.Load() {
-		return driver.ErrClosed
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.timeout)
-		defer cancel()
-	}
+	defer cancel()
 	body, err := wire.Encode(batch)
 	if err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrNotApplied, err)
@@ -157,12 +154,40 @@ func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
 	return nil
 }
 
+// begin bounds ctx, if nobody has.
+func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if s.closed.Load() {
+		return nil, nil, driver.ErrClosed
+	}
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	return ctx, cancel, nil
+}
+
 // send makes one request.
 func (s *Store) send(ctx context.Context, body []byte, batch []*driver.Txn) error {
-	gate := &gate{}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.endpoint, gate.open(body))
+	answer, err := s.post(ctx, "apply", body)
 	if err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotApplied, err)
+		return err
+	}
+	if err := wire.DecodeAnswers(answer, batch); err != nil {
+		return s.unreadable(err)
+	}
+	return nil
+}
+
+func (s *Store) unreadable(err error) error {
+	return fmt.Errorf("ration: reading the answer of the server %s: %w", s.name, err)
+}
+
+// post is the answer to one request.
+func (s *Store) post(ctx context.Context, path string, body []byte) ([]byte, error) {
+	gate := &gate{}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base.JoinPath(path).String(), gate.open(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotApplied, err)
 	}
 	request.ContentLength = int64(len(body))
 	// net/http asks for the body again only if not a byte of the request went out.
@@ -175,25 +200,22 @@ func (s *Store) send(ctx context.Context, body []byte, batch []*driver.Txn) erro
 	response, err := s.http.Do(request)
 	if err != nil {
 		if gate.shut() {
-			return fmt.Errorf("%w: asking the server %s: %w", driver.ErrNotApplied, s.name, err)
+			return nil, fmt.Errorf("%w: asking the server %s: %w", driver.ErrNotApplied, s.name, err)
 		}
-		return fmt.Errorf("ration: asking the server %s: %w", s.name, err)
+		return nil, fmt.Errorf("ration: asking the server %s: %w", s.name, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("ration: the server %s answers %s: %w", s.name, response.Status, problem(response))
+		return nil, fmt.Errorf("ration: the server %s answers %s: %w", s.name, response.Status, problem(response))
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, wire.MaxAnswer+1))
 	if err == nil && len(answer) > wire.MaxAnswer {
 		err = fmt.Errorf("it is longer than %d bytes", wire.MaxAnswer)
 	}
-	if err == nil {
-		err = wire.DecodeAnswers(answer, batch)
-	}
 	if err != nil {
-		return fmt.Errorf("ration: reading the answer of the server %s: %w", s.name, err)
+		return nil, s.unreadable(err)
 	}
-	return nil
+	return answer, nil
 }
 
 // gate knows whether any of a request's body left our hands. A server decides nothing of a body that it does not have.

@@ -139,7 +139,7 @@ func TestRequest(t *testing.T) {
 		}
 	}
 	info := at(t, server.URL, nil).Info()
-	if info.Kind != "server" || info.Scope != driver.Network || info.Caps != driver.CapsRun || info.MaxBatch < 2 || info.Instant {
+	if info.Kind != "server" || info.Scope != driver.Network || info.Caps != driver.CapsRun|driver.CapsHolds || info.MaxBatch < 2 || info.Instant {
 		t.Errorf("%+v", info)
 	}
 }
