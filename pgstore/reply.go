@@ -117,14 +117,18 @@ func (p *reply) heldOp(op *driver.Op) error {
 	if nums == nil || nums[12] < 0 || nums[12] > int64(len(p.names))-3 {
 		return errReply
 	}
-	names := p.names[nums[12]:]
-	*op = driver.Op{
+	*op = heldOp(nums, p.names[nums[12]:])
+	return nil
+}
+
+// heldOp is the op of a hold: the numbers of its limit and its cost, and the parts of its key.
+func heldOp(nums []int64, names [][]byte) driver.Op {
+	return driver.Op{
 		Key:  driver.Key{Space: string(names[0]), Group: string(names[1]), ID: string(names[2])},
 		Kind: driver.Kind(nums[0]), Size: nums[1], Rate: nums[2], Gain: nums[3], Unit: nums[4], Tick: driver.Micros(nums[5]), Span: driver.Micros(nums[6]),
 		Bounds: [4]driver.Micros{driver.Micros(nums[7]), driver.Micros(nums[8]), driver.Micros(nums[9]), driver.Micros(nums[10])},
 		Cost:   nums[11],
 	}
-	return nil
 }
 
 // state computes the answer of one op from the row that it left behind.

@@ -38,6 +38,7 @@ func SQL(opts *Options) string {
 	}
 	values := strings.NewReplacer(
 		"@schema@", schema,
+		"@literal@", "'"+strings.ReplaceAll(schema, "'", "''")+"'",
 		"@version@", strconv.Itoa(version),
 		"@most@", strconv.FormatInt(arith.Max, 10),
 		"@century@", strconv.FormatInt(arith.Century, 10),

@@ -17,8 +17,9 @@ import (
 // attempts is how often a batch is sent that the database has rolled back.
 const attempts = 50
 
-// send has q decided. An error that wraps driver.ErrNotApplied says that surely nothing was changed.
-func (s *Store) send(ctx context.Context, q *request) (*reply, error) {
+// call runs a function of the schema in one round trip; An error
+// that wraps driver.ErrNotApplied says that surely nothing was changed.
+func (s *Store) call(ctx context.Context, sql string, args ...any) (*reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notApplied(err)
 	}
@@ -29,7 +30,7 @@ func (s *Store) send(ctx context.Context, q *request) (*reply, error) {
 	defer conn.Release()
 	for n := 0; ; n++ {
 		var p *reply
-		p, err = s.sendOnce(ctx, conn, q)
+		p, err = s.callOnce(ctx, conn, sql, args)
 		switch s.next(err) {
 		case done:
 			return p, nil
@@ -57,14 +58,12 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (s *Store) sendOnce(ctx context.Context, conn *pgxpool.Conn, q *request) (*reply, error) {
-	sql, args := s.statements[q.form], make([]any, 0, len(q.args)+3)
-	if s.plain.Load() && !s.isolate.Load() {
-		args = append(args, pgx.QueryExecModeExec)
-	}
-	args = append(append(args, q.args...), q.lax, lockWait(ctx))
+func (s *Store) callOnce(ctx context.Context, conn *pgxpool.Conn, sql string, args []any) (*reply, error) {
 	if s.isolate.Load() {
 		return isolated(ctx, conn, sql, args)
+	}
+	if s.plain.Load() {
+		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}
 	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {

@@ -21,7 +21,8 @@ type Store struct {
 	log    *slog.Logger
 	spaces spaces
 
-	statements [forms]string
+	statements       [forms]string
+	sweep, due, open string
 
 	isolate atomic.Bool // the database's default isolation level is not read committed
 	plain   atomic.Bool // prepared statements do not outlive a transaction here
@@ -57,6 +58,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 	for i, sql := range functions {
 		s.statements[i] = fmt.Sprintf(sql, s.schema)
 	}
+	s.sweep = "SELECT " + s.schema + ".ration_sweep_v1($1::text, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::boolean)"
+	s.due = "SELECT reply, names FROM " + s.schema + ".ration_due_v1($1::bigint, $2::bigint)"
+	s.open = "SELECT reply, names FROM " + s.schema + ".ration_open_v1($1::bytea, $2::bigint)"
 	sweeping, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if o.SweepEvery > 0 {
@@ -90,7 +94,7 @@ func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
 	q := newRequest(batch, &s.spaces)
 	clock := int64(driver.MicrosOf(time.Now()))
 	if len(q.txns) > 0 {
-		p, err := s.send(ctx, q)
+		p, err := s.call(ctx, s.statements[q.form], append(q.args, q.lax, lockWait(ctx))...)
 		if err != nil {
 			return fmt.Errorf("pgstore: %w", err)
 		}

@@ -56,10 +56,3 @@ ALTER TABLE @schema@.ration_holds SET (
 CREATE TABLE IF NOT EXISTS @schema@.ration_spaces (
     prefix bytea PRIMARY KEY -- what the keys of the space begin with
 );
-
--- Where the sweep of each table stands. Its row is locked while a slice is swept.
-CREATE TABLE IF NOT EXISTS @schema@.ration_sweeps (
-    part text PRIMARY KEY,
-    page bigint NOT NULL
-);
-INSERT INTO @schema@.ration_sweeps (part, page) VALUES ('states', 0), ('holds', 0) ON CONFLICT DO NOTHING;

@@ -291,7 +291,7 @@ BEGIN
                 ttl := holds[hp + 1];
                 holder := holds[hp + 2];
                 rec := h[hi];
-                IF rec.keep <= at THEN
+                IF rec.keep <= at AND verb <> 11 THEN
                     rec := NULL;
                 END IF;
                 IF verb > 6 THEN
@@ -358,7 +358,9 @@ BEGIN
                         END IF;
                     END IF;
                     IF err = 0 THEN
+                        allow := verb <> 11; -- of a lapse: whether it is one
                         IF rec.stage = 2 AND rec.expires <= at THEN
+                            allow := true;
                             lapse := rec.back;
                             rec.stage := 5;
                             rec.lag := lag;
@@ -824,7 +826,7 @@ BEGIN
                             ELSIF verb = 8 OR act = 2 OR act = 5 THEN
                                 o_given[x] := given;
                             END IF;
-                            IF verb >= 9 AND step > 0 AND act = 1 THEN
+                            IF verb = 9 AND kind <> 5 AND o_reported[x] > cost THEN
                                 o_fits[x] := CASE WHEN kind = 1 THEN v_level >= 0 ELSE v_used <= size END;
                                 allow := allow AND o_fits[x];
                             ELSIF opening AND allow THEN
