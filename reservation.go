@@ -125,6 +125,7 @@ func (r *Reservation) take(ctx context.Context, txn driver.Txn) error {
 	}
 	r.Outcome = r.list.outcome(&txn)
 	r.held = txn.Allowed
+	r.id = strings.TrimPrefix(txn.ID, l.namespace+"|") // with its route, if the store is asked by way of another
 	r.moveExpiry(txn.At, r.ttl)
 	return nil
 }

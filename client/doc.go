@@ -11,9 +11,4 @@
 //
 // A call whose answer got lost is never sent again by this package: it may have been charged, and
 // ration.ErrOutcomeUnknown says so. (The Limiter repeats what has an id, which happens once.) Nor are redirects followed.
-//
-// The ids of reservations are shown with a number and a dot in front: a server whose store has its data in several places
-// finds them by it. The number follows from the key of the first charge. So an id given to TakeOnce or Reserve is another
-// one with another first key, and another one in the HTTP API. Settle and its siblings take the ids that were shown, by
-// whichever way.
 package client

@@ -4,23 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"strconv"
 
 	"github.com/ration-go/ration/driver"
-	"github.com/ration-go/ration/internal/place"
 	"github.com/ration-go/ration/internal/strictjson"
 	"github.com/ration-go/ration/internal/wire"
 )
 
 var (
-	_ driver.Router     = (*Store)(nil)
 	_ driver.HoldLister = (*Store)(nil)
 	_ driver.Sweeper    = (*Store)(nil)
 )
-
-// Route says where k is on a server whose store has its data in several places. Of other servers it means nothing: there
-// it is just the beginning of an id.
-func (s *Store) Route(k driver.Key) string { return strconv.Itoa(place.Of(&k)) }
 
 // Holds lists the open holds of all namespaces on the server, in the order of their ids. It makes one request for up to a
 // thousand of them. What is held or ended meanwhile may or may not be among them. It ends at the first error.

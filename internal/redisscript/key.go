@@ -7,14 +7,13 @@ import (
 	"strings"
 
 	"github.com/ration-go/ration/driver"
-	"github.com/ration-go/ration/internal/place"
 )
 
 // Defaults of a store.
 const (
 	DefaultPrefix = "ration:"
 	DefaultTags   = 256
-	maxTags       = place.Count
+	maxTags       = 16384
 )
 
 // names makes the names of keys: prefix, space, the hash tag in braces, and what tells keys of one tag apart. All is
@@ -32,8 +31,23 @@ func newNames(prefix string, tags int) (names, error) {
 	return names{string(escape(nil, prefix, 0)), uint64(tags)}, nil
 }
 
-// tag is the number of the place of a key.
-func (n *names) tag(k *driver.Key) int { return place.Of(k) & int(n.tags-1) }
+// tag is the number of the place of a key: by its group, or the key itself if it has none.
+func (n *names) tag(k *driver.Key) int {
+	s := k.Group
+	if s == "" {
+		s = k.ID
+	}
+	return n.tagOf(s)
+}
+
+// tagOf hashes by FNV-1a, folded.
+func (n *names) tagOf(s string) int {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return int((h ^ h>>32) & (n.tags - 1))
+}
 
 // space is how the name of a state under a Space begins, before its tag.
 func (n *names) space(space string) string {
@@ -94,22 +108,20 @@ func (n *names) due(tag int) [2]string {
 	return [2]string{n.own("due", tag), n.own("due:clock", tag)}
 }
 
-// route is the tag that an id of "namespace|route.id" names. Who does not know how many tags there are gives the place among
-// all that there could be.
+// route is the tag that an id of "namespace|route.id" names.
 func (n *names) route(id string) (tag int, ok bool) {
 	_, rest, _ := strings.Cut(id, "|")
 	text, _, found := strings.Cut(rest, ".")
 	if !found || text == "" || len(text) > 5 || text[0] == '0' && text != "0" {
 		return 0, false
 	}
-	at := 0
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
 			return 0, false
 		}
-		at = 10*at + int(text[i]-'0')
+		tag = 10*tag + int(text[i]-'0')
 	}
-	return at & int(n.tags-1), at < place.Count
+	return tag, uint64(tag) < n.tags
 }
 
 const digits = "0123456789ABCDEF"

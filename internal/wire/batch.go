@@ -62,6 +62,9 @@ type Answer struct {
 	Error   *TxnError     `json:"error,omitempty"`
 	Ops     []Result      `json:"ops,omitempty"`
 
+	// ID is what finds a new hold from now on: the id that was sent, or that with the route of its keys.
+	ID bytes `json:"id,omitempty"`
+
 	// HoldOps are those of the hold, for the verbs that end or renew one.
 	HoldOps []Op `json:"hold_ops,omitempty"`
 }
@@ -167,6 +170,9 @@ func EncodeAnswers(batch []driver.Txn) ([]byte, error) {
 		if ofHold(t) {
 			to.HoldOps = opsOf(t.Ops)
 		}
+		if t.Hold && t.Allowed && t.Err == nil {
+			to.ID = bytes(t.ID)
+		}
 	}
 	return json.Marshal(a)
 }
@@ -198,6 +204,9 @@ func DecodeAnswers(body []byte, batch []*driver.Txn) error {
 		}
 		if ofHold(t) {
 			t.Ops = driverOps(from.HoldOps)
+		}
+		if from.ID != "" && t.Hold {
+			t.ID = string(from.ID)
 		}
 		for j := range min(len(t.Ops), len(from.Ops)) {
 			t.Ops[j].Result = driver.Result(from.Ops[j])

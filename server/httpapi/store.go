@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
@@ -21,6 +22,7 @@ func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
 	batch := make([]*driver.Txn, 0, len(txns))
 	for i := range txns {
 		t := &txns[i]
+		h.route(t)
 		if t.Err = wire.Check(t, &h.info); t.Err == nil {
 			batch = append(batch, t)
 		}
@@ -36,6 +38,18 @@ func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
 		}
 	}
 	return wire.EncodeAnswers(txns)
+}
+
+// route puts the place of its keys into the id of a Take, if the store has to know it: who asks from afar does not. The id
+// of a hold has it already: it is the one that was answered.
+func (h *handler) route(t *driver.Txn) {
+	router, ok := h.store.(driver.Router)
+	if !ok || t.Verb != driver.Take || t.ID == "" || len(t.Ops) == 0 {
+		return
+	}
+	if namespace, id, ok := strings.Cut(t.ID, "|"); ok {
+		t.ID = namespace + "|" + router.Route(t.Ops[0].Key) + "." + id
+	}
 }
 
 // holds lists a page of the store's open holds, of all namespaces.
