@@ -16,8 +16,8 @@ type HoldRows interface {
 	// LoadHold answers what SaveHold saved last under id; nil if nothing was.
 	LoadHold(id string) (blob []byte, err error)
 
-	// SaveHold keeps blob under id until expires; never shorter. If due is not 0 the record is an open hold, and from due
-	// on the store's next sweep gives it to Lapse.
+	// SaveHold keeps blob under id until expires; never shorter. If due is not 0 the record is an open hold, which stays
+	// until it is ended: from due on the store's next sweep gives it to Lapse.
 	SaveHold(id string, blob []byte, expires, due Micros) error
 }
 
@@ -99,23 +99,28 @@ func (rec *record) expiry(now, ttl Micros) Micros {
 }
 
 func (r *run) loadHold(id string, now Micros) (*record, error) {
-	blob, err := r.rows.(HoldRows).LoadHold(id)
-	if err != nil || blob == nil {
-		return nil, err
-	}
-	rec, err := decodeRecord(blob)
-	if err != nil || rec.keep <= now {
+	rec, err := r.anyHold(id)
+	if err != nil || rec == nil || rec.keep <= now {
 		return nil, err
 	}
 	return rec, nil
 }
 
-func (r *run) saveHold(id string, rec *record) error {
-	var due Micros
-	if rec.state == open {
-		due = rec.expires
+// anyHold is loadHold for a record of any age.
+func (r *run) anyHold(id string) (*record, error) {
+	blob, err := r.rows.(HoldRows).LoadHold(id)
+	if err != nil || blob == nil {
+		return nil, err
 	}
-	return r.rows.(HoldRows).SaveHold(id, rec.encode(), rec.keep, due)
+	return decodeRecord(blob)
+}
+
+func (r *run) saveHold(id string, rec *record) error {
+	due, expires := Micros(0), rec.keep
+	if rec.state == open {
+		due, expires = rec.expires, MaxNumber // what has to go back does, though nobody sweeps for days
+	}
+	return r.rows.(HoldRows).SaveHold(id, rec.encode(), expires, due)
 }
 
 // takeOnce decides a Take with an ID.
@@ -263,6 +268,7 @@ func (r *run) settle(t *Txn, rec *record, amounts []int64) error {
 		for i := range cells {
 			h, c := &rec.ops[i], &cells[i]
 			more := amounts[i] - h.charged
+			h.given = 0 // of what went back at the expiry nothing is answered
 			switch {
 			case h.op.Kind == Slots:
 				h.given = c.view.Free(holder(t.ID))
@@ -295,11 +301,18 @@ func (r *run) settle(t *Txn, rec *record, amounts []int64) error {
 
 func (r *run) cancel(t *Txn, rec *record) error {
 	t.Allowed = true
+	for i := range rec.ops {
+		t.Ops[i].Result.Allowed = true
+		if rec.state == cancelled {
+			t.Ops[i].Result.Given = rec.ops[i].given
+		}
+	}
 	if rec.state != open {
 		return nil
 	}
 	cells, err := r.giveBack(t, t.ID, rec)
 	if err != nil || t.Err != nil {
+		t.Allowed = false
 		return err
 	}
 	rec.state, rec.keep = cancelled, t.At+EndedFor
@@ -359,8 +372,10 @@ func (r *run) progress(t *Txn, rec *record, amounts []int64) error {
 				}
 				c.view.Debit(over)
 				h.charged = h.reported
-				fits = c.view.Used() <= h.op.Size
 			}
+		}
+		if t.Verb == Progress && h.reported > h.op.Cost {
+			fits = c.view.Used() <= h.op.Size // said again until it does: the first answer may be lost
 		}
 		t.Ops[i].Result.Allowed = fits
 		t.Allowed = t.Allowed && fits
@@ -414,7 +429,7 @@ func (r *run) lapse(id string, rec *record, now Micros) error {
 // HoldRows calls it, in a transaction of its own or several to one, for each hold that is due when it sweeps.
 func Lapse(rows HoldRows, now Micros, id string) error {
 	r := run{rows: rows}
-	rec, err := r.loadHold(id, now)
+	rec, err := r.anyHold(id)
 	if err != nil || rec == nil || rec.state != open || rec.expires > now {
 		return err
 	}

@@ -120,8 +120,13 @@ func TestProgressAndCancel(t *testing.T) {
 		t.Fatal(got)
 	}
 	b.used(9)
-	if got := b.end(driver.Progress, "a", nil, 11); got.Allowed {
-		t.Fatal("over the limit, but go on")
+	for _, amounts := range [][]int64{{11}, {11}, {3}, nil} { // again: the first answer may have been lost
+		if got := b.end(driver.Progress, "a", nil, amounts...); got.Allowed || got.Ops[0].Result.Allowed {
+			t.Fatal("over the limit, but go on")
+		}
+	}
+	if got := b.end(driver.Renew, "a", nil); !got.Allowed {
+		t.Fatal(got)
 	}
 	b.used(11)
 	b.end(driver.Cancel, "a", nil)
@@ -151,6 +156,50 @@ func TestLapse(t *testing.T) {
 	b.used(7)
 	b.now += driver.EndedFor
 	b.end(driver.Settle, "back", driver.ErrNoHold, 2)
+}
+
+// Of what went back at the expiry a late end answers nothing, and what nobody swept for days goes back when somebody does.
+func TestLapseLate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	day := counter(4)
+	day.Span = 10 * driver.EndedFor
+	b.do(driver.Txn{Verb: driver.Take, ID: "a", Hold: true, Return: true, TTL: second, Ops: []driver.Op{day}})
+	b.do(driver.Txn{Verb: driver.Take, ID: "b", Hold: true, Return: true, TTL: second, Ops: []driver.Op{day}})
+	b.now += minute
+	if got := b.end(driver.Cancel, "a", nil); !got.Allowed || got.Ops[0].Result.Given != 0 {
+		t.Fatal(got)
+	}
+	b.used(4)
+	if got := b.end(driver.Settle, "a", nil, 1); got.Ops[0].Result.Given != 0 {
+		t.Fatal(got)
+	}
+	b.used(5)
+	b.now += 2 * driver.EndedFor
+	b.end(driver.Settle, "b", driver.ErrNoHold)
+	b.used(5)
+	if err := driver.Lapse(b.rows, b.now, "b"); err != nil {
+		t.Fatal(err)
+	}
+	b.used(1)
+}
+
+// The same end again gives the same number again; another gives nothing.
+func TestCancelAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.reserve("a", false, counter(6))
+	b.reserve("b", false, counter(3))
+	b.end(driver.Settle, "b", nil, 1)
+	for range 2 {
+		if got := b.end(driver.Cancel, "a", nil); got.Ops[0].Result.Given != 6 {
+			t.Fatal(got)
+		}
+		if got := b.end(driver.Cancel, "b", nil); !got.Allowed || got.Ops[0].Result.Given != 0 {
+			t.Fatal(got)
+		}
+	}
+	b.used(1)
 }
 
 // A settle gives back only into the state charged, and charges an excess to the one that runs now.

@@ -72,7 +72,7 @@ const (
 	CapList                     // several ops in one Txn
 	CapForget                   // verb Forget
 	CapIDs                      // a Take with an ID, decided once
-	CapHolds                    // Txn.Hold, verbs Settle, Cancel, Progress, Renew; the store is a Sweeper and a HoldLister
+	CapHolds                    // Txn.Hold, verbs Settle, Cancel, Progress, Renew; needs CapIDs; the store is a Sweeper and a HoldLister
 )
 
 // CapsRun is what [Run] gives to a store: everything but holds and ids.
@@ -81,16 +81,21 @@ const CapsRun = CapBucket | CapWindow | CapCounter | CapBudget | CapList | CapFo
 // Has reports whether all of want are in c.
 func (c Caps) Has(want Caps) bool { return c&want == want }
 
-// A Sweeper removes state that is past its expiry. Removal never changes an answer (docs/semantics.md, Expiry). A store
-// that does not sweep by itself, or was told not to, is swept by whoever calls this.
+// A Sweeper removes state that is past its expiry. Removal never changes an answer (docs/semantics.md, Expiry), but for a
+// hold that is given back when it expires: that is a sweep's work. A store that does not sweep by itself, or was told not
+// to, is swept by whoever calls this.
 type Sweeper interface {
 	// Sweep removes at most max expired states, as of now (0: the store's clock), in bounded steps that do not hold up
-	// callers, and answers how many it removed. It is safe to call beside Apply, and two sweeps at once do no harm.
+	// callers, and answers how many it removed; the end of a hold is one, and the removal of its record another. It is safe
+	// to call beside Apply, and two sweeps at once do no harm.
 	Sweep(ctx context.Context, now Micros, max int) (dropped int, err error)
 }
 
 // A HoldLister lists the open holds.
 type HoldLister interface {
+	// Holds answers each hold that is open, in any order, with what it has charged now as Op.Cost: of Ops at least Key,
+	// Kind, Size and Cost. One that has expired may be among them until a sweep or an end has handled it. It is as of the
+	// store's clock; a hold that an injected one made (Txn.Now) does not expire by the store's.
 	Holds(ctx context.Context) iter.Seq2[Hold, error]
 }
 
@@ -105,7 +110,7 @@ type Router interface {
 type Hold struct {
 	ID      string
 	At      Micros // when it was charged
-	Ops     []Op   // as charged
+	Ops     []Op   // Cost is what is charged now
 	Expires Micros
 	Return  bool // given back at expiry
 }

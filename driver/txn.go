@@ -39,6 +39,13 @@ const MaxNumber = 1<<53 - 1
 const MaxTxnID = 1024
 
 // Txn is one decision: all its ops or none. Fields marked result are zero on entry and filled in by the store.
+//
+// Settle, Cancel, Progress and Renew are on the ops of the hold: the store puts these into Ops, in the order of the Take
+// that made it. Of their results only those named here have a meaning, the first time and when the same end comes again:
+// Allowed (of Progress: what was reported is within the reservation, or within the limit now), and of Settle and Cancel Given, of this end. A Cancel after another end or
+// the expiry does nothing, is Allowed, and gives nothing. Used and ResetAt may be filled in.
+//
+// A Take with an ID that was admitted before answers what it answered then, and its At.
 type Txn struct {
 	Verb    Verb
 	Ops     []Op    // Settle, Cancel, Progress, Renew: those of the hold with new Bounds, if the caller knows them, else none; the store answers with its own
@@ -82,7 +89,7 @@ type Result struct {
 	Never      bool   // Cost is greater than Size: it can never pass
 	Times      int64  // Take: how many charges passed
 	Used       int64  // what counts after this Txn; ≥ 0, but for Hit, where it is the count itself
-	Given      int64  // Refund, Cancel, Settle: what went back
+	Given      int64  // Refund, Cancel, Settle: what went back by it
 	RetryAfter Micros // until Cost passes, from Txn.At, if nothing else happens; 0 if it passed
 	ResetAt    Micros // when the state is unused again; Hit: when the window ends
 }

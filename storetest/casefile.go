@@ -112,7 +112,7 @@ func (r *caseReader) command(n int, text, answer string, answered bool) error {
 	case st != nil:
 		r.addStep(*st)
 	}
-	if p == nil || p.txn == nil {
+	if p == nil || p.txn == nil && !(st != nil && st.answers()) {
 		if answered {
 			return fmt.Errorf("%q has no answer", text)
 		}
@@ -123,7 +123,7 @@ func (r *caseReader) command(n int, text, answer string, answered bool) error {
 		if answered {
 			p.want = []string{answer}
 		}
-		if r.last = p; p.txn == nil {
+		if r.last = p; p.txn == nil && !st.answers() {
 			r.last = nil
 		}
 	}
@@ -148,12 +148,12 @@ func (f *caseFile) rewrite() (string, error) {
 		e := onModel(newModel())
 		for i := range c.steps {
 			st := &c.steps[i]
-			if st.do != applyBatch {
-				continue
-			}
 			got, err := e.do(st)
 			if err != nil {
 				return "", err
+			}
+			if !st.answers() {
+				continue
 			}
 			for j := range st.parts {
 				answers[st.parts[j].line] = st.parts[j].labelled(got[j])

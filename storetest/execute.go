@@ -25,6 +25,8 @@ func needsOf(steps []step) (n needs) {
 			n.sweep = true
 		case restartStore:
 			n.restart = true
+		case listHolds:
+			n.caps |= driver.CapHolds
 		}
 		for _, p := range st.parts {
 			if p.txn == nil {
@@ -33,6 +35,12 @@ func needsOf(steps []step) (n needs) {
 			if p.txn.Verb == driver.Forget {
 				n.caps |= driver.CapForget
 				continue
+			}
+			if p.txn.Hold || p.txn.Verb > driver.Forget {
+				n.caps |= driver.CapHolds
+			}
+			if p.txn.ID != "" {
+				n.caps |= driver.CapIDs
 			}
 			if len(p.txn.Ops) > 1 {
 				n.caps |= driver.CapList
@@ -88,7 +96,10 @@ func (s *suite) maxBatch() int {
 }
 
 // onModel is an executor on a model.
-func onModel(m *model) *executor { return &executor{store: m, most: 100} }
+func onModel(m *model) *executor {
+	same := func(s driver.Store) driver.Store { return s }
+	return &executor{store: m, again: same, most: 100}
+}
 
 // fresh starts over, as if on an empty store. A Space of its own leaves keys without a group as they are.
 func (e *executor) fresh(oneGroup bool) {
@@ -112,11 +123,15 @@ func (e *executor) do(st *step) (answers [][]string, err error) {
 	case restartStore:
 		e.store = e.again(e.store)
 		return nil, nil
+	case listHolds:
+		lines, err := e.openHolds(st.parts[0].now)
+		return [][]string{lines}, err
 	}
 	var batch []*driver.Txn
-	for _, p := range st.parts {
+	for i := range st.parts {
+		p := &st.parts[i]
 		for _, txn := range append(p.before, p.txn) {
-			batch = append(batch, e.own(txn))
+			batch = append(batch, e.own(p, txn))
 		}
 	}
 	for i := 0; i < len(batch); i += e.most {
@@ -126,20 +141,31 @@ func (e *executor) do(st *step) (answers [][]string, err error) {
 	}
 	batch = batch[len(batch)-len(st.parts):] // a part that repeats stands alone
 	for i, txn := range batch {
-		answers = append(answers, answerTo(txn, st.parts[i].now))
+		answer := answerTo(txn, st.parts[i].now)
+		if txn.Err == nil && !e.sameOps(&st.parts[i], txn) {
+			answer[0] += " on ops that are not those of the hold"
+		}
+		answers = append(answers, answer)
 	}
 	return answers, nil
 }
 
-// own is a copy of txn in this run's namespace.
-func (e *executor) own(txn *driver.Txn) *driver.Txn {
+// own is a copy of txn, of p, in this run's namespace.
+func (e *executor) own(p *part, txn *driver.Txn) *driver.Txn {
 	t := *txn
 	t.Ops = slices.Clone(txn.Ops)
 	for i := range t.Ops {
-		key := &t.Ops[i].Key
-		key.Space, key.Group = e.space+key.Space, e.group+key.Group
+		t.Ops[i].Key = e.ownKey(t.Ops[i].Key)
+	}
+	if t.ID != "" {
+		t.ID = e.ownID(p, txn.ID)
 	}
 	return &t
+}
+
+func (e *executor) ownKey(key driver.Key) driver.Key {
+	key.Space, key.Group = e.space+key.Space, e.group+key.Group
+	return key
 }
 
 const sweepStep = 100
@@ -207,7 +233,7 @@ func (e *executor) firstDifference(steps []step) *difference {
 			if err != nil {
 				return &difference{part: p, want: p.want, err: err}
 			}
-			if st.do == applyBatch && !slices.Equal(p.want, p.labelled(answers[j])) {
+			if st.answers() && !slices.Equal(p.want, p.labelled(answers[j])) {
 				return &difference{part: p, want: p.want, got: p.labelled(answers[j])}
 			}
 		}

@@ -73,7 +73,7 @@ func TestFaultDelay(t *testing.T) {
 func TestFaultyStoreIsWhatItWas(t *testing.T) {
 	t.Parallel()
 	none := func(context.Context, []*driver.Txn) Fault { return Fault{} }
-	plain, sweeping := WithFaults(newModel(), none), WithFaults(newMapStore(t, mutation{}), none)
+	plain, sweeping := WithFaults(fewCaps{newModel(), driver.Info{}}, none), WithFaults(newMapStore(t, mutation{}), none)
 	if _, ok := plain.(driver.Sweeper); ok {
 		t.Error("a store that is no Sweeper became one")
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/arith"
 	"github.com/ration-go/ration/internal/calendar"
 )
 
@@ -20,6 +21,11 @@ var kindCaps = map[driver.Kind]driver.Caps{
 	driver.Budget: driver.CapBudget, driver.Slots: driver.CapSlots,
 }
 
+// kindNames are the words that text forms begin with.
+var kindNames = map[driver.Kind]string{
+	driver.Bucket: "bucket", driver.Window: "sliding", driver.Counter: "fixed", driver.Budget: "budget", driver.Slots: "concurrent",
+}
+
 // kindLetters are what a Space says of its kind.
 var kindLetters = map[driver.Kind]string{driver.Bucket: "b", driver.Window: "w", driver.Counter: "c", driver.Budget: "m", driver.Slots: "s"}
 
@@ -31,6 +37,9 @@ func space(kind driver.Kind, rule, calendarText string) string {
 // parseLimit reads the text form of a limit, under the name of a rule or "".
 func parseLimit(rule, text string) (l limit, err error) {
 	kind, rest, _ := strings.Cut(text, " ")
+	if kind == "concurrent" {
+		rest = strings.Replace(rest, " lease ", "/", 1)
+	}
 	size, rest, ok := strings.Cut(rest, "/")
 	n, err := strconv.ParseInt(size, 10, 64)
 	if !ok || err != nil {
@@ -58,6 +67,9 @@ func parseLimit(rule, text string) (l limit, err error) {
 	case "fixed":
 		l.op.Kind = driver.Counter
 		l.op.Span, err = parseSpan(rest)
+	case "concurrent":
+		l.op.Kind = driver.Slots
+		l.op.Span, err = parseSpan(rest)
 	case "budget":
 		l.op.Kind = driver.Budget
 		var spec calendar.Spec
@@ -72,7 +84,7 @@ func parseLimit(rule, text string) (l limit, err error) {
 	if err != nil {
 		return l, err
 	}
-	if l.op.Size < 0 || l.op.Size > driver.MaxNumber || l.op.Kind != driver.Budget && l.op.Span <= 0 {
+	if l.op.Size < 0 || l.op.Size > driver.MaxNumber || l.op.Kind == driver.Slots && l.op.Size > arith.MaxSlots || l.op.Kind != driver.Budget && l.op.Span <= 0 {
 		return l, fmt.Errorf("%q is out of range", text)
 	}
 	l.op.Key.Space = space(l.op.Kind, rule, calendarText)

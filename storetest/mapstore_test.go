@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"testing"
 	"time"
@@ -16,12 +17,19 @@ type mapStore struct {
 	trips  int64
 	closed bool
 	fault  mutation
+	claims driver.Caps // in place of what it has
 }
 
 type mapData struct {
 	mu   sync.Mutex
 	rows map[string]mapRow
+	ids  map[string]mapHold
 	most int // rows, if not 0
+}
+
+type mapHold struct {
+	mapRow
+	due driver.Micros
 }
 
 type mapRow struct {
@@ -30,7 +38,7 @@ type mapRow struct {
 }
 
 func newMapStore(t testing.TB, fault mutation) *mapStore {
-	s := &mapStore{mapData: &mapData{rows: map[string]mapRow{}}, fault: fault}
+	s := &mapStore{mapData: &mapData{rows: map[string]mapRow{}, ids: map[string]mapHold{}}, fault: fault}
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -58,7 +66,11 @@ func harness(fault mutation) Harness {
 }
 
 func (s *mapStore) Info() driver.Info {
-	return driver.Info{Kind: "map", Scope: driver.Process, Caps: driver.CapsRun, MaxBatch: 50, Instant: true}
+	info := driver.Info{Kind: "map", Scope: driver.Process, Caps: driver.CapsRun | driver.CapsHolds, MaxBatch: 50, Instant: true}
+	if s.claims != 0 {
+		info.Caps = s.claims
+	}
+	return info
 }
 
 func (s *mapStore) Close() error {
@@ -84,7 +96,7 @@ func (s *mapStore) Apply(ctx context.Context, batch []*driver.Txn) error {
 		s.trips += int64(len(batch)) - 1
 	}
 	for _, txn := range batch { // each by itself, so that one that finds no room is undone alone
-		tx := &mapTx{store: s, txn: txn, changed: map[string]mapRow{}}
+		tx := newMapTx(s, txn)
 		if err := s.run(tx, []*driver.Txn{txn}); err != nil {
 			return err
 		}
@@ -127,6 +139,22 @@ func (s *mapStore) Sweep(ctx context.Context, now driver.Micros, most int) (drop
 	if s.fault.sweepAll {
 		most = 1 << 30
 	}
+	for id, hold := range s.ids {
+		switch {
+		case dropped == most:
+			return dropped, nil
+		case hold.due != 0 && hold.due <= now:
+			tx := newMapTx(s, &driver.Txn{Now: now})
+			if err := s.lapse(tx, id); err != nil {
+				return dropped, err
+			}
+			tx.commit()
+			dropped++
+		case hold.expires <= now:
+			delete(s.ids, id)
+			dropped++
+		}
+	}
 	for key, row := range s.rows {
 		if dropped == most {
 			break
@@ -139,12 +167,73 @@ func (s *mapStore) Sweep(ctx context.Context, now driver.Micros, most int) (drop
 	return dropped, nil
 }
 
+func (s *mapStore) lapse(tx *mapTx, id string) error {
+	run := func() error { return driver.Lapse(tx, tx.txn.Now, id) }
+	if s.fault.lapse != nil {
+		return s.fault.lapse(tx, id, run)
+	}
+	return run()
+}
+
+func (s *mapStore) Holds(context.Context) iter.Seq2[driver.Hold, error] {
+	return func(yield func(driver.Hold, error) bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for id, hold := range s.ids {
+			if h, isOpen, err := driver.DecodeHold(id, hold.blob, 0); isOpen && !yield(h, err) {
+				return
+			}
+		}
+	}
+}
+
 // mapTx is the rows of one transaction.
 type mapTx struct {
 	store   *mapStore
 	txn     *driver.Txn
 	changed map[string]mapRow
+	ids     map[string]mapHold
 	racy    bool
+}
+
+func newMapTx(s *mapStore, txn *driver.Txn) *mapTx {
+	return &mapTx{store: s, txn: txn, changed: map[string]mapRow{}, ids: map[string]mapHold{}}
+}
+
+func (tx *mapTx) LoadHold(id string) ([]byte, error) {
+	hold, ok := tx.ids[id]
+	if !ok {
+		hold = tx.store.ids[id]
+	}
+	tx.othersCome()
+	if tx.store.fault.loadHold != nil && hold.blob != nil {
+		return tx.store.fault.loadHold(tx.txn, id, hold.blob), nil
+	}
+	return hold.blob, nil
+}
+
+func (tx *mapTx) SaveHold(id string, blob []byte, expires, due driver.Micros) error {
+	if tx.store.fault.saveHold != nil && !tx.store.fault.saveHold(tx.txn) {
+		return nil
+	}
+	hold := mapHold{mapRow{blob, expires}, due}
+	if tx.racy {
+		tx.store.ids[id] = hold
+	} else {
+		tx.ids[id] = hold
+	}
+	return nil
+}
+
+// othersCome lets others in between, if it is racy.
+func (tx *mapTx) othersCome() {
+	if tx.racy {
+		tx.store.mu.Unlock()
+		for range 3 {
+			yield()
+		}
+		tx.store.mu.Lock()
+	}
 }
 
 func (tx *mapTx) Load(key []byte) ([]byte, error) {
@@ -152,12 +241,9 @@ func (tx *mapTx) Load(key []byte) ([]byte, error) {
 		return row.blob, nil
 	}
 	blob := tx.store.rows[string(key)].blob
-	if tx.racy { // others come in between
-		tx.store.mu.Unlock()
-		for range 3 {
-			yield()
-		}
-		tx.store.mu.Lock()
+	tx.othersCome()
+	if tx.store.fault.load != nil && blob != nil && key[0] != 0 {
+		blob = tx.store.fault.load(tx.txn, blob)
 	}
 	return blob, nil
 }
@@ -207,5 +293,8 @@ func (tx *mapTx) commit() {
 		} else {
 			tx.store.rows[key] = row
 		}
+	}
+	for id, hold := range tx.ids {
+		tx.store.ids[id] = hold
 	}
 }

@@ -16,12 +16,25 @@ type mutation struct {
 	name   string
 	around func(tx *mapTx, run func() error) error
 	save   func(t *driver.Txn, blob []byte, expires driver.Micros) ([]byte, driver.Micros)
+	load   func(t *driver.Txn, blob []byte) []byte
+
+	loadHold func(t *driver.Txn, id string, blob []byte) []byte
+	saveHold func(t *driver.Txn) (keep bool)
+	lapse    func(tx *mapTx, id string, run func() error) error
 
 	racy, worksClosed, tripEach, sweepAll, evicts bool
 	sweepEarly                                    driver.Micros
 
 	says   string // a pattern of the first sentence about it
 	random bool   // random commands find it, too
+}
+
+// firstOp is the first op of t, if it has any.
+func firstOp(t *driver.Txn) (op driver.Op) {
+	if len(t.Ops) > 0 {
+		op = t.Ops[0]
+	}
+	return op
 }
 
 // ops runs before on every op, then the transaction, then after.
@@ -36,7 +49,9 @@ func ops(before, after func(t *driver.Txn, op *driver.Op)) func(tx *mapTx, run f
 		err := run()
 		for i := range tx.txn.Ops {
 			result := tx.txn.Ops[i].Result
-			tx.txn.Ops[i] = old[i]
+			if len(old) == len(tx.txn.Ops) { // of the end of a hold they may be the store's own
+				tx.txn.Ops[i] = old[i]
+			}
 			tx.txn.Ops[i].Result = result
 			if after != nil && err == nil && tx.txn.Err == nil {
 				after(tx.txn, &tx.txn.Ops[i])
@@ -53,7 +68,7 @@ func state(change func(t *driver.Txn, op *driver.Op, st *arith.State)) func(*dri
 		if err := st.Decode(blob); err != nil {
 			panic(err)
 		}
-		if t.Verb != driver.Forget {
+		if t.Verb != driver.Forget && len(t.Ops) > 0 {
 			change(t, &t.Ops[0], &st)
 		}
 		return st.Append(nil), driver.Micros(st.Expires)
@@ -142,7 +157,7 @@ var mutations = []mutation{
 		name: "a peek opens a window",
 		around: func(tx *mapTx, run func() error) error {
 			err := run()
-			if op := tx.txn.Ops[0]; err == nil && tx.txn.Verb == driver.Peek && op.Kind == driver.Counter {
+			if op := firstOp(tx.txn); err == nil && tx.txn.Verb == driver.Peek && op.Kind == driver.Counter {
 				key := op.Key.AppendTo(nil)
 				if blob, _ := tx.Load(key); blob == nil {
 					st := arith.State{Stamp: int64(tx.txn.At + op.Span), Since: int64(tx.txn.At), Expires: int64(tx.txn.At + op.Span)}
@@ -157,7 +172,7 @@ var mutations = []mutation{
 		name: "a question of cost 0 opens a window",
 		around: func(tx *mapTx, run func() error) error {
 			err := run()
-			if op := tx.txn.Ops[0]; err == nil && tx.txn.Verb == driver.Take && op.Kind == driver.Counter && op.Cost == 0 {
+			if op := firstOp(tx.txn); err == nil && tx.txn.Verb == driver.Take && op.Kind == driver.Counter && op.Cost == 0 {
 				op.Cost, op.Result = 0, driver.Result{}
 				key := op.Key.AppendTo(nil)
 				st := arith.State{Stamp: int64(tx.txn.At + op.Span), Expires: int64(tx.txn.At + op.Span)}
@@ -188,7 +203,7 @@ var mutations = []mutation{
 		save: func(t *driver.Txn, blob []byte, expires driver.Micros) ([]byte, driver.Micros) {
 			var st arith.State
 			_ = st.Decode(blob)
-			if t.Ops[0].Kind == driver.Counter && t.Verb != driver.Forget {
+			if firstOp(t).Kind == driver.Counter && t.Verb != driver.Forget {
 				st.Expires += 1_000_000
 				st.Stamp += 1_000_000
 			}
@@ -254,7 +269,7 @@ var mutations = []mutation{
 		name: "an overflow is clamped",
 		around: func(tx *mapTx, run func() error) error {
 			err := run()
-			if t := tx.txn; t.Err != nil {
+			if t := tx.txn; t.Err != nil && t.Verb == driver.Hit {
 				t.Err, t.Allowed = nil, true
 				t.Ops[0].Result = driver.Result{Allowed: true, Used: driver.MaxNumber}
 			}

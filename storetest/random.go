@@ -48,8 +48,8 @@ func (e *executor) differs(lines []string) *difference {
 	return e.firstDifference(steps)
 }
 
-// answered reads lines and fills in the model's answers. It is false for lines that cannot be read, or that go back across
-// the end of a state, which may then be there or not.
+// answered reads lines and fills in the model's answers. It is false for lines that cannot be read, that go back across the
+// end of a state, which may then be there or not, or that ask something when a sweep is due.
 func answered(lines []string) ([]step, bool) {
 	sc, m := newScript(), newModel()
 	e := onModel(m)
@@ -67,14 +67,15 @@ func answered(lines []string) ([]step, bool) {
 		if st == nil {
 			continue
 		}
-		if st.do == applyBatch {
-			answers, err := e.do(st)
-			if err != nil {
-				return nil, false
-			}
-			for j := range st.parts {
-				st.parts[j].want = st.parts[j].labelled(answers[j])
-			}
+		if st.do == applyBatch && m.awaitsSweep(sc.now) {
+			return nil, false
+		}
+		answers, err := e.do(st)
+		if err != nil {
+			return nil, false
+		}
+		for j := range answers {
+			st.parts[j].want = st.parts[j].labelled(answers[j])
 		}
 		steps = append(steps, *st)
 	}
@@ -123,6 +124,9 @@ type generator struct {
 	counters bool
 	steady   bool     // no two limits share a state, and none changes
 	taken    []string // times of takes
+	ids      []string
+	asked    map[string]string // what was asked for under an id
+	amounts  map[string]int    // how many limits that names
 	script   *script
 	model    *model
 	shadow   *executor
@@ -149,22 +153,31 @@ func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))]
 // add appends a command and follows it in the model, which knows when the clock may go back.
 func (g *generator) add(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
+	if err := g.try(line); err != nil {
+		panic(fmt.Sprintf("storetest: made a command that is none: %s: %v", line, err))
+	}
+}
+
+// try is add for a line that need not be a command.
+func (g *generator) try(line string) error {
 	st, err := g.script.command(line)
 	if err != nil {
-		panic(fmt.Sprintf("storetest: made a command that is none: %s: %v", line, err))
+		return err
 	}
 	g.lines = append(g.lines, line)
 	g.latest = max(g.latest, g.script.now)
-	if st != nil && st.do == applyBatch {
+	if st != nil {
 		if _, err := g.shadow.do(st); err != nil {
 			panic("storetest: the model failed: " + err.Error())
 		}
 	}
+	return nil
 }
 
 // sequence makes one sequence: a few limits, then commands.
 func (g *generator) sequence() []string {
 	g.long = g.rng.IntN(3) == 0
+	g.asked, g.amounts = map[string]string{}, map[string]int{}
 	for i := range 2 + g.rng.IntN(3) {
 		g.declare(fmt.Sprintf("l%d", i))
 	}
@@ -194,9 +207,9 @@ func (g *generator) declare(name string) {
 		word = "limit"
 	}
 	kinds := []string{}
-	for kind, cap := range map[string]driver.Caps{"bucket": driver.CapBucket, "sliding": driver.CapWindow, "fixed": driver.CapCounter, "budget": driver.CapBudget} {
+	for kind, cap := range kindCaps {
 		if g.caps.Has(cap) {
-			kinds = append(kinds, kind)
+			kinds = append(kinds, kindNames[kind])
 		}
 	}
 	slices.Sort(kinds)
@@ -216,6 +229,8 @@ func (g *generator) declare(name string) {
 			text = fmt.Sprintf("bucket %d/1s burst %d", rate, size)
 		}
 		g.add("%s %s = %s", word, name, text)
+	case "concurrent":
+		g.add("%s %s = concurrent %d lease %s", word, name, min(size, 1000), span)
 	case "budget":
 		g.add("%s %s = budget %d/%s", word, name, size, pick(g.rng, "hour", "day", "day Europe/Berlin", "day America/Sao_Paulo from 06:00",
 			"week from Wednesday 12:00", "month", "month Asia/Kathmandu from day 31", "year from April day 6"))
@@ -274,6 +289,9 @@ func (g *generator) clock() {
 			step = pick(g.rng, "+1s", "+10m", "+1h", "+5h", "+12h", "+23h", "+1d", "+7d", "+31d")
 		}
 		g.add("%s", step)
+		if g.model.awaitsSweep(g.script.now) {
+			g.add("sweep")
+		}
 		return
 	}
 	back := driver.Micros(1 + g.rng.Int64N(int64(pick(g.rng, time.Microsecond, time.Millisecond, time.Second, 10*time.Second, time.Hour)/time.Microsecond)))
@@ -286,7 +304,15 @@ func (g *generator) call() {
 	name := g.limits[g.rng.IntN(len(g.limits))]
 	l := g.script.limits[name]
 	size := l.op.Size
+	if g.caps.Has(driver.CapIDs) && g.rng.IntN(10) < 4 {
+		g.once()
+		return
+	}
 	switch n := g.rng.IntN(100); {
+	case l.op.Kind == driver.Slots && n < 70:
+		g.add("peek %s %s %d", g.key(), name, g.cost(size))
+	case l.op.Kind == driver.Slots:
+		g.add("reset %s %s", g.key(), name)
 	case n < 40:
 		g.add("take %s %s %d", g.key(), name, g.cost(size))
 		g.remember()
@@ -318,23 +344,30 @@ func (g *generator) call() {
 // remember keeps the time of a take for a refund.
 func (g *generator) remember() { g.taken = append(g.taken, "@"+instantText(g.script.now)) }
 
-// list adds a decision over several keys: those of one group if the store wants that, and never one state twice.
+// list adds a decision over several keys.
 func (g *generator) list() {
-	var items []string
-	var states []driver.Key
-	for range 2 + g.rng.IntN(3) {
-		key, name := g.key(), g.limits[g.rng.IntN(len(g.limits))]
-		state := driver.Key{Space: g.script.limits[name].op.Key.Space, ID: key}
-		if slices.Contains(states, state) {
-			continue
-		}
-		states = append(states, state)
-		items = append(items, fmt.Sprintf("%s:%s:%d", key, name, g.cost(g.script.limits[name].op.Size)))
-	}
 	verb := "take-all"
 	if g.rng.IntN(5) == 0 {
 		verb = "peek-all"
 	}
-	g.add("%s %s", verb, strings.Join(items, " "))
-	g.remember()
+	if items := g.items(2+g.rng.IntN(3), verb == "peek-all"); len(items) > 0 {
+		g.add("%s %s", verb, strings.Join(items, " "))
+		g.remember()
+	}
+}
+
+// items are at most n keys and limits: those of one group if the store wants that, and never one state twice.
+func (g *generator) items(n int, slots bool) (items []string) {
+	var states []driver.Key
+	for range n {
+		key, name := g.key(), g.limits[g.rng.IntN(len(g.limits))]
+		l := g.script.limits[name]
+		state := driver.Key{Space: l.op.Key.Space, ID: key}
+		if slices.Contains(states, state) || l.op.Kind == driver.Slots && !slots {
+			continue
+		}
+		states = append(states, state)
+		items = append(items, fmt.Sprintf("%s:%s:%d", key, name, g.cost(l.op.Size)))
+	}
+	return items
 }

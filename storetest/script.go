@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -25,11 +26,24 @@ import (
 //	repeat N SPAN COMMAND                  N times, with SPAN between; the answer is that of the last
 //	sweep, restart
 //
-// A KEY is a word or a quoted Go string; then *N repeats it and @GROUP, again a word or a string, places it.
+// With ids and holds:
+//
+//	once ID KEY LIMIT COST [ttl SPAN]      once-all ID KEY:LIMIT:COST … [ttl SPAN]
+//	reserve ID KEY LIMIT COST [ttl SPAN] [return]
+//	reserve-all ID KEY:LIMIT:COST … [ttl SPAN] [return]
+//	settle ID [N …]                        progress ID [N …]
+//	cancel ID                              renew ID [SPAN]
+//	holds                                  those that are open
+//
+// An end names the limits of its hold, as whoever reserved it would; with by-id behind it, it does not.
+//
+// A KEY is a word or a quoted Go string; then *N repeats it and @GROUP, again a word or a string, places it. An ID is such a
+// word without @.
 type script struct {
 	now, caller driver.Micros // caller 0: as now
 	namespace   string
 	limits      map[string]limit
+	held        map[string]held
 	batch       []part
 	inBatch     bool
 }
@@ -46,7 +60,11 @@ const (
 	applyBatch action = iota
 	sweepAll
 	restartStore
+	listHolds
 )
+
+// answers reports whether parts of st are answered.
+func (st *step) answers() bool { return st.do == applyBatch || st.do == listHolds }
 
 // A part is one command with its transaction.
 type part struct {
@@ -58,10 +76,14 @@ type part struct {
 	txn    *driver.Txn   // without the prefix that keeps runs apart
 	now    driver.Micros
 	want   []string
+
+	held   []driver.Op // of the end of a hold: its ops, as far as is known
+	anyOps bool        // nothing is
+	byID   bool
 }
 
 func newScript() *script {
-	return &script{now: base, limits: map[string]limit{}}
+	return &script{now: base, limits: map[string]limit{}, held: map[string]held{}}
 }
 
 // command reads one command. It answers nil if there is nothing to do yet.
@@ -109,18 +131,18 @@ func (s *script) command(text string) (*step, error) {
 			return nil, nil
 		}
 		return st, nil
-	case name == "sweep" || name == "restart":
+	case name == "sweep" || name == "restart" || name == "holds":
 		if s.inBatch {
 			return nil, fmt.Errorf("%s within a batch", name)
 		}
-		do := map[string]action{"sweep": sweepAll, "restart": restartStore}[name]
+		do := map[string]action{"sweep": sweepAll, "restart": restartStore, "holds": listHolds}[name]
 		return &step{do: do, parts: []part{{text: text, now: s.now}}}, count(args, 0)
 	}
 	if name == "repeat" {
 		return s.repeat(text, args)
 	}
 	p := part{text: text, now: s.now}
-	if p.txn, p.labels, err = s.txn(name, args); err != nil {
+	if err := s.fill(&p, name, args); err != nil {
 		return nil, err
 	}
 	p.txn.Now = s.now
@@ -149,7 +171,7 @@ func (s *script) repeat(text string, args []string) (*step, error) {
 			s.now += span
 			p.before = append(p.before, p.txn)
 		}
-		if p.txn, p.labels, err = s.txn(args[2], args[3:]); err != nil {
+		if err := s.fill(&p, args[2], args[3:]); err != nil {
 			return nil, err
 		}
 		p.txn.Now = s.now
@@ -178,6 +200,16 @@ func (s *script) callerNow() driver.Micros {
 		return s.caller
 	}
 	return s.now
+}
+
+// fill sets p to a command that the store decides.
+func (s *script) fill(p *part, name string, args []string) (err error) {
+	if _, ok := holdVerbs[name]; ok {
+		p.held = nil
+		return s.holdPart(p, name, args)
+	}
+	p.txn, p.labels, err = s.txn(name, args)
+	return err
 }
 
 func (s *script) txn(name string, args []string) (*driver.Txn, []string, error) {
@@ -251,34 +283,46 @@ func (s *script) txn(name string, args []string) (*driver.Txn, []string, error) 
 	return t, nil, err
 }
 
-// list reads KEY:LIMIT:COST items.
-func (s *script) list(t *driver.Txn, items []string) (labels []string, err error) {
-	if len(items) == 0 {
-		return nil, errors.New("an empty list")
-	}
+// list makes t of KEY:LIMIT:COST words.
+func (s *script) list(t *driver.Txn, words []string) (labels []string, err error) {
+	items, labels, err := s.items(words)
 	for _, item := range items {
-		key, rest, err := parseKey(item)
-		if err != nil {
-			return nil, err
-		}
-		words := strings.Split(rest, ":")
-		if len(words) != 3 || words[0] != "" {
-			return nil, fmt.Errorf("%q is not KEY:LIMIT:COST", item)
-		}
-		l, err := s.limit(words[1])
-		if err != nil {
-			return nil, err
-		}
-		cost, err := strconv.ParseInt(words[2], 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		op := l.at(key, cost, s.callerNow())
-		op.Key.Space = s.namespace + l.op.Key.Space
-		t.Ops = append(t.Ops, op)
-		labels = append(labels, strings.TrimSuffix(item, ":"+words[2]))
+		t.Ops = append(t.Ops, item.op(s.callerNow()))
 	}
-	return labels, nil
+	return labels, err
+}
+
+// items reads KEY:LIMIT:COST words.
+func (s *script) items(words []string) (items []heldItem, labels []string, err error) {
+	if len(words) == 0 {
+		return nil, nil, errors.New("an empty list")
+	}
+	for _, word := range words {
+		key, rest, err := parseKey(word)
+		if err != nil {
+			return nil, nil, err
+		}
+		parts := strings.Split(rest, ":")
+		if len(parts) != 3 || parts[0] != "" {
+			return nil, nil, fmt.Errorf("%q is not KEY:LIMIT:COST", word)
+		}
+		l, err := s.limit(parts[1])
+		if err != nil {
+			return nil, nil, err
+		}
+		cost, err := strconv.ParseInt(parts[2], 10, 64)
+		if err != nil {
+			return nil, nil, err
+		}
+		key.Space = s.namespace
+		item := heldItem{key: key, limit: l, cost: cost}
+		if state := item.op(0).Key; slices.ContainsFunc(items, func(it heldItem) bool { return it.op(0).Key == state }) {
+			return nil, nil, fmt.Errorf("%q means a state that the list has already", word)
+		}
+		items = append(items, item)
+		labels = append(labels, strings.TrimSuffix(word, ":"+parts[2]))
+	}
+	return items, labels, nil
 }
 
 func (s *script) limit(name string) (limit, error) {

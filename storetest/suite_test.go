@@ -85,13 +85,21 @@ func TestClaims(t *testing.T) {
 		"Info.Scope 0 is none of":                  func(i *driver.Info) { i.Scope = 0 },
 		"neither can be below 0":                   func(i *driver.Info) { i.MaxBatch = -1 },
 		"claims slots without holds":               func(i *driver.Info) { i.Caps |= driver.CapSlots },
-		"claims holds, so it must be a":            func(i *driver.Info) { i.Caps |= driver.CapHolds },
+		"claims holds, so it must be a":            func(i *driver.Info) { i.Caps |= driver.CapHolds | driver.CapIDs },
+		"claims holds without ids":                 func(*driver.Info) {},
 		"claims caps that there are not: 0x100000": func(i *driver.Info) { i.Caps |= 1 << 20 },
 		"claims no kind of state":                  func(i *driver.Info) { i.Caps = driver.CapList },
 	} {
 		info := good
 		change(&info)
 		open := func(t testing.TB) driver.Store { return fewCaps{newMapStore(t, mutation{}), info} }
+		if want == "claims holds without ids" {
+			open = func(t testing.TB) driver.Store {
+				s := newMapStore(t, mutation{})
+				s.claims = driver.CapsRun | driver.CapHolds
+				return s
+			}
+		}
 		got := complain(t, Harness{Open: open}, brief, func(string) bool { return false })
 		if len(got.lines) != 1 || !strings.Contains(got.lines[0], want) {
 			t.Errorf("a claim was answered with %q; want %q", got.lines, want)
@@ -151,7 +159,7 @@ func TestBrokenHarness(t *testing.T) {
 			open := h.Open
 			h.Open = func(t testing.TB) driver.Store {
 				info := open(t).Info()
-				info.Instant = false
+				info.Instant, info.Caps = false, driver.CapsRun
 				return fewCaps{open(t), info}
 			}
 		}},
@@ -220,7 +228,7 @@ func TestRetryTimesAreTrue(t *testing.T) {
 				continue
 			}
 			for _, p := range st.parts {
-				txn := onModel(m).own(p.txn)
+				txn := onModel(m).own(&p, p.txn)
 				if err := apply(m, txn); err != nil {
 					t.Fatal(err)
 				}
@@ -230,7 +238,7 @@ func TestRetryTimesAreTrue(t *testing.T) {
 				}
 				refusals++
 				for early := range driver.Micros(2) {
-					look := onModel(m).own(p.txn)
+					look := onModel(m).own(&p, p.txn)
 					look.Verb, look.Ops[0].Times = driver.Peek, 0
 					look.Now += r.RetryAfter - early
 					if look.Ops[0].Kind == driver.Budget {

@@ -110,7 +110,10 @@ func instantText(m driver.Micros) string {
 // all and one for each.
 func answerTo(t *driver.Txn, now driver.Micros) []string {
 	note := ""
-	if t.At != now {
+	switch {
+	case t.At != now && t.Verb == driver.Take && t.ID != "":
+		note = " as at " + instantText(t.At) // it was decided before
+	case t.At != now:
 		note = fmt.Sprintf(" decided at %s, not by the clock it was given", instantText(t.At))
 	}
 	if t.Err != nil {
@@ -119,10 +122,17 @@ func answerTo(t *driver.Txn, now driver.Micros) []string {
 	switch t.Verb {
 	case driver.Reset, driver.Forget:
 		return []string{"done" + note}
+	case driver.Settle, driver.Cancel, driver.Renew:
+		if !t.Allowed {
+			note += " but Txn.Allowed is false"
+		}
+		if t.Verb == driver.Renew {
+			return []string{"done" + note}
+		}
 	}
 	if len(t.Ops) == 1 {
 		line := opAnswer(t, &t.Ops[0]) + note
-		if t.Allowed != t.Ops[0].Result.Allowed && t.Verb <= driver.Hit {
+		if t.Allowed != t.Ops[0].Result.Allowed && (t.Verb <= driver.Hit || t.Verb == driver.Progress) {
 			line += fmt.Sprintf(" but Txn.Allowed is %v", t.Allowed)
 		}
 		return []string{line}
@@ -151,6 +161,10 @@ func opAnswer(t *driver.Txn, op *driver.Op) string {
 		return fmt.Sprintf("count %d ends %s", r.Used, spanText(r.ResetAt-t.At))
 	case driver.Refund:
 		return fmt.Sprintf("given %d used %d", r.Given, r.Used)
+	case driver.Settle, driver.Cancel:
+		return fmt.Sprintf("given %d", r.Given)
+	case driver.Progress:
+		return yesNo(r.Allowed)
 	}
 	var b strings.Builder
 	if r.Never {
@@ -183,7 +197,7 @@ var errorNames = []struct {
 }{
 	{driver.ErrFull, "full"}, {driver.ErrOverflow, "overflow"}, {driver.ErrCrossGroup, "cross-group"},
 	{driver.ErrEnded, "ended"}, {driver.ErrClock, "clock"}, {driver.ErrIDReused, "id-reused"},
-	{driver.ErrNoHold, "no-hold"}, {driver.ErrCorrupt, "corrupt"}, {driver.ErrClosed, "closed"},
+	{driver.ErrNoHold, "no-hold"}, {driver.ErrAmounts, "amounts"}, {driver.ErrCorrupt, "corrupt"}, {driver.ErrClosed, "closed"},
 }
 
 func errorText(err error) string {
