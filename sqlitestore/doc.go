@@ -26,7 +26,8 @@
 // The file is put into WAL mode, so it must lie on a local file system, and has tables whose names begin with ration_. It
 // may hold tables of others, but their long transactions make callers here wait. A file that a later version of this
 // package has changed is refused with [ErrSchema]. A database in memory is refused with [ErrNotShared]: each connection
-// would have one of its own.
+// would have one of its own. Processes may use different drivers on one file, but not one process two: SQLite's locks are
+// those of the process, and what one driver closes would unlock what the other has locked.
 //
 // # Expired rows
 //
@@ -35,4 +36,11 @@
 // (driver.Txn.Now) is removed when what was left of its life then, and a day more, has passed on the server's clock, or
 // when [Store.Sweep] is called with a time of the injected clock: a clock that stands still in a test, or runs through an
 // old log, loses no state.
+//
+// # Reservations and ids
+//
+// Their records are rows too, in the same commit as the charge. None goes before its time, whatever else the file holds.
+// Each process looks for holds that have expired about every second, which costs a read of an index, and ends those it finds
+// in steps of a few; so it does not matter which process made a hold, or whether that one still runs. A hold that was last
+// changed at an injected clock expires by the rule above: by a Sweep at a time of that clock, or after a day more.
 package sqlitestore

@@ -12,7 +12,8 @@ type Options struct {
 	Readers int
 
 	// SweepEvery is the time between two passes that remove expired rows, whichever process makes them. Default a minute;
-	// below zero: no passes are made, and somebody calls [Store.Sweep].
+	// below zero: no passes are made, and somebody calls [Store.Sweep]. Holds that expire are looked for each second, or as
+	// often as passes are made, if that is more often.
 	SweepEvery time.Duration
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/ration-go/ration/driver"
 )
 
-// Store is a driver.Store, and a driver.Sweeper, over an SQLite file. It is made by [New], and safe for concurrent use.
+// Store is a driver.Store, a driver.Sweeper and a driver.HoldLister over an SQLite file. It is made by [New], and safe for concurrent use.
 type Store struct {
 	sync   Synchronous
 	spaces spaces
@@ -23,8 +23,9 @@ type Store struct {
 }
 
 var (
-	_ driver.Store   = (*Store)(nil)
-	_ driver.Sweeper = (*Store)(nil)
+	_ driver.Store      = (*Store)(nil)
+	_ driver.Sweeper    = (*Store)(nil)
+	_ driver.HoldLister = (*Store)(nil)
 )
 
 // New opens a Store on the file of db, and makes its tables if there are none. nil opts are the defaults.
@@ -75,6 +76,7 @@ func New(ctx context.Context, db *sql.DB, opts *Options) (*Store, error) {
 	}
 	if o.SweepEvery > 0 {
 		s.wg.Go(func() { s.sweepAlways(o.SweepEvery) })
+		s.wg.Go(func() { s.lapseAlways(min(o.SweepEvery, lapseEvery)) })
 	}
 	return s, nil
 }
@@ -87,7 +89,7 @@ func (s *Store) Info() driver.Info {
 		Kind:     "sqlite",
 		Scope:    driver.Machine,
 		Durable:  s.sync == Full,
-		Caps:     driver.CapsRun,
+		Caps:     driver.CapsRun | driver.CapsHolds,
 		MaxBatch: 256,
 		InFlight: 1,
 	}

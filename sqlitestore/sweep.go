@@ -36,11 +36,16 @@ type sweeping struct {
 	last             bool
 }
 
-// Sweep is of driver.Sweeper. With now 0 it removes what the background passes remove. Another now is a time of an injected
-// clock: rows last written at such a clock are removed if they have expired by then, and the others if they have expired
-// by both clocks.
+// Sweep is of driver.Sweeper. It ends the holds that are due, and then removes rows. With now 0 it does what the background
+// passes do. Another now is a time of an injected clock: what was last written at such a clock is due or removed if it is by
+// then, and the rest if it is by both clocks.
 func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped int, err error) {
-	return s.sweep(ctx, now, max, func(time.Duration) bool { return true })
+	always := func(time.Duration) bool { return true }
+	if dropped, err = s.sweepHolds(ctx, now, max, always); err != nil || dropped >= max {
+		return dropped, err
+	}
+	n, err := s.sweep(ctx, now, max-dropped, always)
+	return dropped + n, err
 }
 
 // sweep calls pause after each step with the time it took, and ends early if that answers false.

@@ -67,6 +67,8 @@ type table struct {
 	known  *spaces
 	states map[string]*state // by the key as driver.Run has it
 	order  []*state
+	holds  map[string]*hold
+	held   []*hold          // all of holds
 	forget []driver.Key     // what the batch forgets; Space is what those that are meant begin with
 	fresh  map[string]int64 // ids of spaces, seen or made in this transaction
 	named  []string         // spaces of states made in this batch; a few names may be there twice
@@ -78,6 +80,10 @@ type table struct {
 func newTable(known *spaces, batch []*driver.Txn) *table {
 	t := &table{known: known, states: make(map[string]*state, len(batch))}
 	for _, txn := range batch {
+		if txn.ID != "" {
+			h := t.wantHold(txn.ID)
+			h.ends = h.ends || txn.Verb > driver.Forget
+		}
 		for i := range txn.Ops {
 			if key := txn.Ops[i].Key; txn.Verb == driver.Forget {
 				t.forget = append(t.forget, key)
@@ -110,6 +116,14 @@ func (t *table) load(c *conn) error {
 	if t.forget != nil {
 		if err := t.wantForgotten(); err != nil {
 			return err
+		}
+	}
+	if err := t.fetchHolds(t.held); err != nil {
+		return err
+	}
+	for _, h := range t.held {
+		if h.ends {
+			t.wantOps(h)
 		}
 	}
 	return t.fetch(t.order)
@@ -203,15 +217,21 @@ func (t *table) decide(now driver.Micros, batch []*driver.Txn) error {
 	for i, txn := range batch {
 		t.lag = 0
 		if txn.Now != 0 {
-			if t.lag = now - txn.Now + injectedGrace; t.lag == 0 {
-				t.lag = 1 // 0 is for rows on the server's clock
-			}
+			t.lag = lagOf(now, txn.Now)
 		}
 		if err := driver.Run(t, now, batch[i:i+1]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lagOf is by how much later on the server's clock a row is due that an injected clock writes.
+func lagOf(server, injected driver.Micros) driver.Micros {
+	if lag := server - injected + injectedGrace; lag != 0 {
+		return lag
+	}
+	return 1 // 0 is for rows on the server's clock
 }
 
 // Load is of driver.Rows.
@@ -259,7 +279,8 @@ func (t *table) Spaces() ([]string, error) {
 
 // changed reports whether there is something to save.
 func (t *table) changed() bool {
-	return slices.ContainsFunc(t.order, func(st *state) bool { return st.dirty && (st.blob != nil || st.found) })
+	return slices.ContainsFunc(t.order, func(st *state) bool { return st.dirty && (st.blob != nil || st.found) }) ||
+		slices.ContainsFunc(t.held, func(h *hold) bool { return h.dirty })
 }
 
 // save writes what changed.
@@ -284,10 +305,14 @@ func (t *table) save() error {
 	if err != nil {
 		return err
 	}
-	return chunks(len(gone), func(from, to int) error {
+	err = chunks(len(gone), func(from, to int) error {
 		_, err := t.c.run(dropStates, to-from, gone[from:to]...)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return t.saveHeld()
 }
 
 // intern gives the space of st an id, if it has none.

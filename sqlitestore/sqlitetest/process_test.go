@@ -58,6 +58,10 @@ func child(what, engine, path string) error {
 		return childHits(s)
 	case "share":
 		return childShare(s)
+	case "reserve":
+		return childReserve(s)
+	case "settle":
+		return childSettle(s)
 	}
 	return errors.New("no such child: " + what)
 }

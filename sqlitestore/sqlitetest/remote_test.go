@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"io"
+	"iter"
 	"os"
 	"sync"
 	"testing"
@@ -33,6 +34,7 @@ type call struct {
 	Batch []driver.Txn
 	Sweep int // instead of Batch, at Now
 	Now   driver.Micros
+	List  bool // instead of Batch
 }
 
 type reply struct {
@@ -40,6 +42,7 @@ type reply struct {
 	Batch   []driver.Txn // without Err
 	Errs    []failure    // the error of the call, then those of the transactions
 	Dropped int
+	Holds   []driver.Hold
 }
 
 // failure is an error as text, and which of the sentinels it is.
@@ -50,7 +53,7 @@ type failure struct {
 
 var sentinels = []error{
 	driver.ErrNotApplied, driver.ErrFull, driver.ErrOverflow, driver.ErrCrossGroup, driver.ErrEnded, driver.ErrClock,
-	driver.ErrIDReused, driver.ErrNoHold, driver.ErrCorrupt, driver.ErrClosed, context.Canceled, context.DeadlineExceeded,
+	driver.ErrIDReused, driver.ErrNoHold, driver.ErrAmounts, driver.ErrCorrupt, driver.ErrClosed, context.Canceled, context.DeadlineExceeded,
 }
 
 func flatten(err error) (f failure) {
@@ -113,6 +116,17 @@ func answer(s *sqlitestore.Store, c call) reply {
 		r.Dropped, r.Errs = n, []failure{flatten(err)}
 		return r
 	}
+	if c.List {
+		r.Errs = []failure{{}}
+		for h, err := range s.Holds(ctx) {
+			if err != nil {
+				r.Errs[0] = flatten(err)
+				break
+			}
+			r.Holds = append(r.Holds, h)
+		}
+		return r
+	}
 	batch := make([]*driver.Txn, len(c.Batch))
 	for i := range c.Batch {
 		batch[i] = &c.Batch[i]
@@ -134,7 +148,7 @@ func startRemote(t testing.TB, engine, path string) *remote {
 	r := &remote{engine: engine, path: path}
 	r.start(t)
 	r.info = driver.Info{
-		Kind: "sqlite", Scope: driver.Machine, Durable: true, Caps: driver.CapsRun, MaxBatch: 256, InFlight: 1,
+		Kind: "sqlite", Scope: driver.Machine, Durable: true, Caps: driver.CapsRun | driver.CapsHolds, MaxBatch: 256, InFlight: 1,
 	}
 	return r
 }
@@ -224,6 +238,21 @@ func (r *remote) Apply(ctx context.Context, batch []*driver.Txn) error {
 func (r *remote) Sweep(ctx context.Context, now driver.Micros, most int) (int, error) {
 	rep, err := r.do(ctx, call{Sweep: most, Now: now})
 	return rep.Dropped, err
+}
+
+func (r *remote) Holds(ctx context.Context) iter.Seq2[driver.Hold, error] {
+	return func(yield func(driver.Hold, error) bool) {
+		rep, err := r.do(ctx, call{List: true})
+		if err != nil {
+			yield(driver.Hold{}, err)
+			return
+		}
+		for _, h := range rep.Holds {
+			if !yield(h, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (r *remote) Info() driver.Info { return r.info }
