@@ -16,8 +16,8 @@ const soon = 60 * 1_000_000
 
 // How many rows are looked at for one Txn that finds the store full: for ended ones, and then for droppable ones.
 const (
-	lookForEnded     = 512
-	lookForDroppable = 256
+	lookForEnded     = 256
+	lookForDroppable = 128
 	lookAtOnce       = 64 // under one lock
 )
 

@@ -14,9 +14,10 @@ const (
 	sweepLeast  = 1 << 16 // rows in one step of the background sweep; an eighth of all, if that is more
 )
 
-// Sweep ends the holds that are due and removes states that have ended, at most max of both. now is the time for states that an injected clock changed last; for
-// those of the process's clock it is that clock or now, whichever is earlier, so that nothing goes that still counts. It
-// waits for a sweep that is under way, and stops when ctx is done.
+// Sweep ends the holds that are due and removes states that have ended, at most max of both. now is the time for those that
+// an injected clock changed last; for those of the process's clock it is that clock or now, whichever is earlier, so that
+// nothing goes that still counts. It waits for a sweep that is under way, stops when ctx is done, with its error, and
+// answers driver.ErrClosed after Close.
 func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped int, err error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
