@@ -48,6 +48,7 @@ type Reservation struct {
 	held    bool
 	ttl     time.Duration
 	expires atomic.Int64 // driver.Micros
+	life    atomic.Int64 // driver.Micros: from the last renewal that is known to the expiry; 0: none is
 }
 
 // Reserve charges 1 to 64 limits, all or none, as TakeAll does, and holds the charge: do the work, then Settle what it
@@ -126,7 +127,7 @@ func (r *Reservation) take(ctx context.Context, txn driver.Txn) error {
 	r.Outcome = r.list.outcome(&txn)
 	r.held = txn.Allowed
 	r.id = strings.TrimPrefix(txn.ID, l.namespace+"|") // with its route, if the store is asked by way of another
-	r.moveExpiry(txn.At, r.ttl)
+	r.moveExpiry(&txn, r.ttl)
 	return nil
 }
 
@@ -270,21 +271,19 @@ func (r *Reservation) ExpiresAt() time.Time {
 	return driver.Micros(r.expires.Load()).Time()
 }
 
-func (r *Reservation) moveExpiry(now driver.Micros, ttl time.Duration) {
+// moveExpiry notes that t gave ttl, or the shortest lease, to live.
+func (r *Reservation) moveExpiry(t *driver.Txn, ttl time.Duration) {
 	if ttl == 0 {
 		return
 	}
-	r.expires.Store(int64(now + micros(r.life(ttl))))
-}
-
-// life is ttl, or the shortest lease.
-func (r *Reservation) life(ttl time.Duration) time.Duration {
-	for i := range r.list.ops {
-		if op := &r.list.ops[i]; op.Kind == driver.Slots {
-			ttl = min(ttl, op.Span.Duration())
+	life := micros(ttl)
+	for i := range t.Ops {
+		if op := &t.Ops[i]; op.Kind == driver.Slots {
+			life = min(life, op.Span)
 		}
 	}
-	return ttl
+	r.life.Store(int64(life))
+	r.expires.Store(int64(t.At + life))
 }
 
 // Settle ends the reservation with what was really used: the difference is charged, also beyond the limit (a debt), or
@@ -329,7 +328,7 @@ func (r *Reservation) Progress(ctx context.Context, soFar ...int64) (ok bool, er
 	if err != nil {
 		return false, err
 	}
-	r.moveExpiry(t.At, r.ttl)
+	r.moveExpiry(t, r.ttl)
 	return t.Allowed, nil
 }
 
@@ -346,7 +345,7 @@ func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
 		if ttl == 0 {
 			ttl = r.ttl
 		}
-		r.moveExpiry(t.At, ttl)
+		r.moveExpiry(t, ttl)
 	}
 	return err
 }
@@ -441,13 +440,11 @@ func (r *Reservation) KeepAlive(ctx context.Context) (alive context.Context, sto
 }
 
 func (r *Reservation) renewUntil(alive context.Context, lost context.CancelCauseFunc) {
-	ttl := r.ttl
-	if ttl == 0 {
-		ttl = defaultTTL
+	life := driver.Micros(r.life.Load()).Duration()
+	ttl, wait, last := time.Duration(0), life/3, time.Now()
+	if life == 0 { // by its id alone: how long it lives is not known, so it is told
+		ttl, life, wait = defaultTTL, minTTL, 0
 	}
-	life := r.life(ttl)
-	last := time.Now()
-	wait := life / 3
 	for {
 		timer := time.NewTimer(wait)
 		select {
@@ -457,9 +454,10 @@ func (r *Reservation) renewUntil(alive context.Context, lost context.CancelCause
 			return
 		}
 		sent := time.Now()
-		err := r.Renew(alive, 0)
+		err := r.Renew(alive, ttl)
 		switch {
 		case err == nil:
+			life = driver.Micros(r.life.Load()).Duration()
 			last, wait = sent, life/3
 		case errors.Is(err, ErrEnded), errors.Is(err, ErrNoReservation), errors.Is(err, ErrClosed), time.Since(last) >= life:
 			lost(fmt.Errorf("ration: the reservation is lost: %w", err))
