@@ -20,7 +20,7 @@ type Config struct {
 	// Listen is host:port. Port 0 is any free port. A host beyond loopback is served too, with a warning: there is no
 	// access control yet.
 	Listen string
-	// Store is a URL; its scheme is one of Options.Stores: "memory:", "sqlite:PATH".
+	// Store is a URL; its scheme is one of Options.Stores: "memory:", "sqlite:PATH", "postgres://…".
 	Store string
 	// Namespace keeps applications on one store apart. At most 256 bytes.
 	Namespace string
@@ -34,9 +34,10 @@ type Config struct {
 	// ShutdownTimeout bounds how long a stop waits for calls under way. 10 s by default.
 	ShutdownTimeout time.Duration
 
-	Log    LogConfig
-	SQLite SQLiteConfig
-	Memory MemoryConfig
+	Log      LogConfig
+	SQLite   SQLiteConfig
+	Memory   MemoryConfig
+	Postgres PostgresConfig
 
 	// Limits are the named limits, in the order of the file.
 	Limits []ration.Rule
@@ -61,6 +62,12 @@ type MemoryConfig struct {
 	MaxBytes int64 // default 256 MiB
 }
 
+// PostgresConfig is for stores of the scheme postgres. Pool, time-outs and TLS stand in the URL.
+type PostgresConfig struct {
+	Schema  string // default "ration"
+	Migrate string // "auto", the default: make or renew the schema at the start; or "off": "ration migrate" did it
+}
+
 // Defaults is the configuration of a server that was told nothing.
 func Defaults() *Config {
 	return &Config{
@@ -71,6 +78,7 @@ func Defaults() *Config {
 		ShutdownTimeout: 10 * time.Second,
 		Log:             LogConfig{Level: slog.LevelInfo, Format: "text"},
 		SQLite:          SQLiteConfig{Synchronous: "full"},
+		Postgres:        PostgresConfig{Schema: "ration", Migrate: "auto"},
 	}
 }
 

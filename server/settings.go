@@ -38,7 +38,7 @@ var settings = []*setting{
 		get: func(c *Config) string { return c.Listen },
 	},
 	{
-		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH or memory:",
+		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH, memory: or postgres://…",
 		set: func(c *Config, text string) (err error) { c.Store, err = parseStoreURL(text); return err },
 		get: func(c *Config) string { return c.Store },
 	},
@@ -110,6 +110,24 @@ var settings = []*setting{
 		name: "memory.max_bytes", value: "N", help: "bound of bytes in a memory store; 0 is its default",
 		set: func(c *Config, text string) (err error) { c.Memory.MaxBytes, err = parseCount(text, 1<<53); return err },
 		get: func(c *Config) string { return strconv.FormatInt(c.Memory.MaxBytes, 10) },
+	},
+	{
+		name: "postgres.schema", value: "NAME", help: "schema of the store's tables in PostgreSQL",
+		set: func(c *Config, text string) error {
+			if c.Postgres.Schema = text; text == "" || len(text) > 63 {
+				return fmt.Errorf("%q is not the name of a schema", text)
+			}
+			return nil
+		},
+		get: func(c *Config) string { return c.Postgres.Schema },
+	},
+	{
+		name: "postgres.migrate", value: "auto|off", help: "whether a start makes or renews that schema",
+		set: func(c *Config, text string) (err error) {
+			c.Postgres.Migrate, err = oneOf(text, "auto", "off")
+			return err
+		},
+		get: func(c *Config) string { return c.Postgres.Migrate },
 	},
 }
 

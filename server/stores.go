@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -27,10 +28,16 @@ func OpenMemory(_ context.Context, url string, cfg *Config) (driver.Store, error
 	return memstore.New(&memstore.Options{MaxKeys: cfg.Memory.MaxKeys, MaxBytes: cfg.Memory.MaxBytes}), nil
 }
 
+// MigrateFunc makes or renews what the store that url names keeps its counts in. With print it writes the statements there
+// instead, and need not reach the store.
+type MigrateFunc func(ctx context.Context, url string, cfg *Config, print io.Writer) error
+
 // Options say what a program is made of. nil has no store, so it can open none.
 type Options struct {
 	// Stores opens stores by the scheme of their URL, which is the part before the colon.
 	Stores map[string]OpenFunc
+	// Migrations are for the command migrate, by the same schemes; those that need none are not in it.
+	Migrations map[string]MigrateFunc
 	// DefaultStore is the URL of the store of a server that was not told; default DefaultStore.
 	DefaultStore string
 	// Version of the program; default that of the build.

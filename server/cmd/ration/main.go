@@ -8,14 +8,21 @@ import (
 	_ "time/tzdata" // budgets in a time zone, on a machine without a zone database
 
 	"github.com/ration-go/ration/server"
+	"github.com/ration-go/ration/server/postgres"
 	"github.com/ration-go/ration/server/sqlite"
 )
 
 func main() {
 	server.Main(&server.Options{
 		Stores: map[string]server.OpenFunc{
-			"memory": server.OpenMemory,
-			"sqlite": sqlite.Open,
+			"memory":     server.OpenMemory,
+			"sqlite":     sqlite.Open,
+			"postgres":   postgres.Open,
+			"postgresql": postgres.Open,
+		},
+		Migrations: map[string]server.MigrateFunc{
+			"postgres":   postgres.Migrate,
+			"postgresql": postgres.Migrate,
 		},
 	})
 }
