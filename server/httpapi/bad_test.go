@@ -161,6 +161,74 @@ func badInputs() []bad {
 		{"take-all", `{"charges":[{"key":"xyzzy","limit":"chat"},{"key":"xyzzy","limit":"bucket 1/1m burst 3","name":"chat"}]}`, "invalid_limit", ""},
 		{"take-all", `{"charges":[` + strings.TrimSuffix(strings.Repeat(`{"key":"xyzzy","limit":"chat"},`, 65), ",") + `]}`, "invalid_limit", ""},
 
+		{"take-all", `{"charges":[{"key":"xyzzy","limit":"chat","id":"1"}]}`, "unknown_field", "/charges/0"},
+
+		// Ids and reservations.
+		{"take", `{"key":"xyzzy","limit":"chat","id":""}`, "invalid_id", "/id"},
+		{"take", `{"key":"xyzzy","limit":"chat","id":null}`, "wrong_type", "/id"},
+		{"take", `{"key":"xyzzy","limit":"chat","id":1}`, "wrong_type", "/id"},
+		{"take", `{"key":"xyzzy","limit":"chat","id":"\ud800"}`, "invalid_unicode", "/id"},
+		{"take", `{"key":"xyzzy","limit":"chat","id":"` + strings.Repeat("x", 129) + `"}`, "invalid_id", "/id"},
+		{"take", `{"key":"xyzzy","limit":"chat","id":"x","ttl_ms":60000}`, "unknown_field", ""},
+		{"take", `{"key":"xyzzy","limit":"concurrent 5 lease 30s"}`, "invalid_limit", ""},
+		{"take", `{"key":"xyzzy","limit":"concurrent 5 lease 30s","id":"x"}`, "invalid_limit", ""},
+		{"take-all", `{"charges":[{"key":"xyzzy","limit":"concurrent 5 lease 30s"}]}`, "invalid_limit", ""},
+		{"take-all", `{"charges":[{"key":"xyzzy","limit":"chat"}],"id":""}`, "invalid_id", "/id"},
+		{"take-all", `{"charges":[],"id":"x"}`, "invalid_limit", ""},
+		{"peek", `{"key":"xyzzy","limit":"chat","id":"x"}`, "unknown_field", ""},
+		{"refund", `{"key":"xyzzy","limit":"chat","at_us":1,"id":"x"}`, "unknown_field", ""},
+		{"reserve", `{}`, "missing_field", ""},
+		{"reserve", `{"charges":[]}`, "invalid_limit", ""},
+		{"reserve", `{"key":"xyzzy","limit":"chat"}`, "unknown_field", ""},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"},{"key":"xyzzy","limit":"chats"}]}`, "unknown_limit", "/charges/1/limit"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat","cost":-1}]}`, "invalid_cost", ""},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat","cost":1.5}]}`, "invalid_number", "/charges/0/cost"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"concurrent 4097 lease 30s"}]}`, "invalid_limit", "/charges/0/limit"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"id":""}`, "invalid_id", "/id"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"id":"` + strings.Repeat("é", 65) + `"}`, "invalid_id", "/id"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"ttl_ms":0}`, "invalid_time", "/ttl_ms"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"ttl_ms":999}`, "invalid_time", "/ttl_ms"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"ttl_ms":-60000}`, "invalid_time", "/ttl_ms"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"ttl_ms":2678400001}`, "invalid_time", "/ttl_ms"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"ttl_ms":9007199254740991}`, "invalid_time", "/ttl_ms"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"ttl_ms":"10m"}`, "wrong_type", "/ttl_ms"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"ttl_ms":null}`, "wrong_type", "/ttl_ms"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"refund_on_expiry":1}`, "wrong_type", "/refund_on_expiry"},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"wait":true}`, "unknown_field", ""},
+		{"reserve", `{"charges":[{"key":"xyzzy","limit":"chat"}],"id":"x","id":"x"}`, "duplicate_field", ""},
+		{"reservations/xyzzy/settle", ``, "invalid_json", ""},
+		{"reservations/xyzzy/settle", `[]`, "wrong_type", ""},
+		{"reservations/xyzzy/settle", `{"amount":1}`, "unknown_field", ""},
+		{"reservations/xyzzy/settle", `{"amounts":1}`, "wrong_type", "/amounts"},
+		{"reservations/xyzzy/settle", `{"amounts":null}`, "wrong_type", "/amounts"},
+		{"reservations/xyzzy/settle", `{"amounts":[]}`, "invalid_amounts", "/amounts"},
+		{"reservations/xyzzy/settle", `{"amounts":[1.0]}`, "invalid_number", "/amounts/0"},
+		{"reservations/xyzzy/settle", `{"amounts":[1,-1]}`, "invalid_cost", "/amounts/1"},
+		{"reservations/xyzzy/settle", `{"amounts":[9007199254740992]}`, "invalid_number", "/amounts/0"},
+		{"reservations/xyzzy/settle", `{"amounts":[` + strings.Repeat("1,", 64) + `1]}`, "invalid_amounts", "/amounts"},
+		{"reservations/xyzzy/cancel", ``, "invalid_json", ""},
+		{"reservations/xyzzy/cancel", `{"amounts":[1]}`, "unknown_field", ""},
+		{"reservations/xyzzy/renew", `{}`, "missing_field", ""},
+		{"reservations/xyzzy/renew", `{"ttl_ms":0}`, "invalid_time", "/ttl_ms"},
+		{"reservations/xyzzy/renew", `{"ttl_ms":1e4}`, "invalid_number", "/ttl_ms"},
+		{"reservations/xyzzy/renew", `{"ttl_ms":2678400001}`, "invalid_time", "/ttl_ms"},
+		{"reservations/xyzzy/progress", `{}`, "missing_field", ""},
+		{"reservations/xyzzy/progress", `{"amounts":[]}`, "invalid_amounts", "/amounts"},
+		{"reservations/xyzzy/progress", `{"amounts":[-1]}`, "invalid_cost", "/amounts/0"},
+		{"reservations/xyzzy/progress", `{"amounts":["1"]}`, "wrong_type", "/amounts/0"},
+
+		// What package client asks.
+		{"holds", `{"after":1}`, "wrong_type", "/after"},
+		{"holds", `{"after":"?"}`, "wrong_type", "/after"},
+		{"holds", `{"max":-1}`, "invalid_number", "/max"},
+		{"holds", `{"max":1001}`, "invalid_number", "/max"},
+		{"holds", `{"namespace":""}`, "unknown_field", ""},
+		{"sweep", `{}`, "missing_field", ""},
+		{"sweep", `{"max":0}`, "invalid_number", "/max"},
+		{"sweep", `{"max":100001}`, "invalid_number", "/max"},
+		{"sweep", `{"max":1,"now_us":-1}`, "invalid_time", "/now_us"},
+		{"sweep", `{"max":1,"now_us":9007199254740991}`, "invalid_time", "/now_us"},
+
 		// Batches.
 		{"apply", `{}`, "missing_field", ""},
 		{"apply", `{"txns":[]}`, "wrong_type", "/txns"},
@@ -179,7 +247,7 @@ func badInputs() []bad {
 // TestBadInputChargesNothing also looks for keys in the answers.
 func TestBadInputChargesNothing(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, nil)
+	e := holding(t)
 	e.ok(t, "take", `{"key":"xyzzy","limit":"chat"}`)
 	before := e.store.calls.Load()
 	for _, c := range badInputs() {

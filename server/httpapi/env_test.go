@@ -22,7 +22,8 @@ type counted struct {
 	driver.Store
 	info  *driver.Info
 	calls atomic.Int64
-	fail  func(batch []*driver.Txn) error
+	fail  func(batch []*driver.Txn) error // in place of the call
+	lose  func(batch []*driver.Txn) error // after it
 }
 
 func (c *counted) Apply(ctx context.Context, batch []*driver.Txn) error {
@@ -32,7 +33,11 @@ func (c *counted) Apply(ctx context.Context, batch []*driver.Txn) error {
 			return err
 		}
 	}
-	return c.Store.Apply(ctx, batch)
+	err := c.Store.Apply(ctx, batch)
+	if err == nil && c.lose != nil {
+		err = c.lose(batch)
+	}
+	return err
 }
 
 func (c *counted) Info() driver.Info {
@@ -56,7 +61,7 @@ type env struct {
 	store *counted
 }
 
-func newEnv(t testing.TB, opts *httpapi.Options) *env {
+func newEnv(t testing.TB, opts *httpapi.Options, more ...func(*counted)) *env {
 	t.Helper()
 	if opts == nil {
 		opts = &httpapi.Options{Limits: configured, Version: "v0"}
@@ -65,6 +70,9 @@ func newEnv(t testing.TB, opts *httpapi.Options) *env {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	store := &counted{Store: memstore.New(nil)}
+	for _, change := range more {
+		change(store)
+	}
 	l := ration.New(store, nil)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
