@@ -108,6 +108,28 @@ func BenchmarkPeek(b *testing.B) {
 	})
 }
 
+// BenchmarkReserve is one caller who reserves of keys by chance, and settles.
+func BenchmarkReserve(b *testing.B) {
+	eachSetup(b, func(b *testing.B, engine string, sync sqlitestore.Synchronous) {
+		s := filled(b, engine, file(b), sync)
+		for _, n := range []int{1, 100} {
+			b.Run(fmt.Sprint(n), func(b *testing.B) {
+				reserves, settles := make([]*driver.Txn, n), make([]*driver.Txn, n)
+				for b.Loop() {
+					for i := range reserves {
+						id := fmt.Sprintf("%016x", rand.Uint64())
+						reserves[i], settles[i] = reserve(id, 10, false, hour), settle(id, 7)
+						reserves[i].Ops = benchTake(rand.IntN(benchKeys)).Ops
+					}
+					apply(b, s, reserves...)
+					apply(b, s, settles...)
+				}
+				b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "holds/s")
+			})
+		}
+	})
+}
+
 // BenchmarkBareUpsert is what SQLite itself takes for a durable change of one row: no check, no clock, no decision.
 func BenchmarkBareUpsert(b *testing.B) {
 	eachSetup(b, func(b *testing.B, engine string, sync sqlitestore.Synchronous) {

@@ -253,6 +253,34 @@ func TestHoldsLapseInTime(t *testing.T) {
 	})
 }
 
+// TestLapseOfInjectedClock: when a day more than its life has passed on the server's clock, a hold of an injected clock
+// expires, at the time that this clock has by then.
+func TestLapseOfInjectedClock(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		path := file(t)
+		s := open(t, engine, path, nil)
+		txn := reserve("a", 7, true, 10*second)
+		txn.Now = 1e15
+		apply(t, s, txn)
+		if n, err := s.Sweep(t.Context(), 0, math.MaxInt); n != 0 || err != nil {
+			t.Errorf("nothing is due, but %d was done (%v)", n, err)
+		}
+		passed := int64(24*hour + 10*second)
+		if _, err := openDB(t, engine, path).Exec(`UPDATE ration_holds SET lag = lag - ?1, next = next - ?1`, passed); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Sweep(t.Context(), 0, math.MaxInt); n != 1 || err != nil {
+			t.Errorf("a hold is due, but %d was done (%v)", n, err)
+		}
+		if n := held(t, s, 1e15+10*second); n != 0 {
+			t.Errorf("7 were to go back, but %d still count", n)
+		}
+		if n := count(t, engine, path, "ration_holds"); n != 1 {
+			t.Errorf("the record should be there for a day, but there are %d", n)
+		}
+	})
+}
+
 // TestLapseAfterLongPause: a file that nobody had open for longer than records are kept still gives back.
 func TestLapseAfterLongPause(t *testing.T) {
 	each(t, func(t *testing.T, engine string) {
