@@ -82,13 +82,9 @@ func refuseFull(t *driver.Txn) {
 
 // locked evaluates t under its locks, which are taken in one order everywhere.
 func (s *Store) locked(t *driver.Txn, cells []cell, locks []uint32) room {
-	for _, i := range locks {
-		s.shards[i].mu.Lock()
-	}
+	s.lock(t, locks)
 	need := s.evaluate(t, cells)
-	for _, i := range locks {
-		s.shards[i].mu.Unlock()
-	}
+	s.unlock(locks)
 	return need
 }
 

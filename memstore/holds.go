@@ -151,10 +151,8 @@ func (tx *holdTx) do(ops []driver.Op, f func() error) (need room, err error) {
 	}
 	slices.Sort(locks)
 	locks = slices.Compact(locks)
-	for _, i := range locks {
-		s.shards[i].mu.Lock()
-		defer s.shards[i].mu.Unlock()
-	}
+	s.lock(tx.t, locks)
+	defer s.unlock(locks)
 	if err := f(); err != nil {
 		return room{}, err
 	}

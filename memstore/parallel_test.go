@@ -62,6 +62,36 @@ func TestParallelLists(t *testing.T) {
 	}
 }
 
+// TestParallelGiveBacks: what is given back at the time that was answered is found, whoever else came between reading the
+// clock and deciding.
+func TestParallelGiveBacks(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 5))
+			for range 300 {
+				op := window("k", driver.MaxNumber, 24*3600e6, 1+r.Int64N(9))
+				ops := []driver.Op{op}
+				if r.IntN(3) == 0 {
+					ops = append(ops, window("other", driver.MaxNumber, 24*3600e6, 1))
+				}
+				txn := &driver.Txn{Verb: driver.Take, Ops: ops}
+				if err := errors.Join(s.Apply(t.Context(), []*driver.Txn{txn}), txn.Err); err != nil {
+					t.Error(err)
+				}
+				op.At = txn.At
+				back := &driver.Txn{Verb: driver.Refund, Ops: []driver.Op{op}}
+				if err := errors.Join(s.Apply(t.Context(), []*driver.Txn{back}), back.Err); err != nil || back.Ops[0].Result.Given != op.Cost {
+					t.Errorf("%d given back of %d, %v", back.Ops[0].Result.Given, op.Cost, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // TestParallelEverything is for the race detector: all verbs, sweeps, a cap that is reached, two clocks.
 func TestParallelEverything(t *testing.T) {
 	t.Parallel()

@@ -9,12 +9,27 @@ import (
 
 // A shard is a part of the states with a lock of its own. All states of one group and id are in one shard.
 type shard struct {
-	mu     sync.Mutex
-	first  table        // the rows of minWidth
-	one    [1]arith.Use // room for the only use of a window, for the Txn that has the lock
-	more   *more        // of 64-bit machines, the cache line that most decisions touch ends above
+	mu    sync.Mutex
+	first table         // the rows of minWidth
+	last  driver.Micros // when the process's clock last decided here
+	more  *more
+	_     [8]byte // of 64-bit machines, the cache line that most decisions touch ends here
+
 	tables [5]table     // the next widths
-	_      [24]byte
+	one    [1]arith.Use // room for the only use of a window, for the Txn that has the lock
+	_      [8]byte
+}
+
+// inOrder lets t, which has the lock, decide no earlier than whoever had it before: its clock was read before it waited. A
+// use of a window would else be kept at another time than was answered, and not be found when it is given back.
+func (s *Store) inOrder(sh *shard, t *driver.Txn) {
+	if t.Now != 0 {
+		return
+	}
+	if t.At < sh.last {
+		t.At = s.clock.now()
+	}
+	sh.last = t.At
 }
 
 // more is what few shards have.
@@ -76,6 +91,27 @@ func (sh *shard) extra() *more {
 		sh.more = &more{}
 	}
 	return sh.more
+}
+
+// lock takes the locks that t needs (nil: a sweep), which are sorted, and lets it decide in order with all of them.
+func (s *Store) lock(t *driver.Txn, locks []uint32) {
+	for _, i := range locks {
+		s.shards[i].mu.Lock()
+		if t != nil {
+			s.inOrder(&s.shards[i], t)
+		}
+	}
+	if t != nil && t.Now == 0 {
+		for _, i := range locks {
+			s.shards[i].last = t.At
+		}
+	}
+}
+
+func (s *Store) unlock(locks []uint32) {
+	for _, i := range locks {
+		s.shards[i].mu.Unlock()
+	}
 }
 
 // find answers the row of k; nil: there is none.

@@ -33,10 +33,12 @@ func (s *Store) evaluateOne(t *driver.Txn, op *driver.Op, sh *shard, tag uint32)
 		t.Err = err
 		return room{}
 	}
-	now, hit := int64(t.At), t.Verb == driver.Hit
+	hit := t.Verb == driver.Hit
 	times := max(op.Times, 1)
 
 	sh.mu.Lock()
+	s.inOrder(sh, t)
+	now := int64(t.At)
 	var st arith.State
 	r, flags := s.load(sh, &op.Key, tag, now, &st, sh.one[:])
 	v, ok := arith.Open(&st, &lim, now)
