@@ -81,9 +81,10 @@ type record struct {
 
 // heldOp is one op of a record.
 type heldOp struct {
-	op       Op    // as charged; Result as answered
-	charged  int64 // what counts now
-	reported int64 // by Progress, in total
+	op       Op     // as charged; Result as answered
+	at       Micros // when, by the state's clock, which may be ahead of the Txn's: what goes back is what was charged then
+	charged  int64  // what counts now
+	reported int64  // by Progress, in total
 	settled  int64
 	given    int64
 }
@@ -161,6 +162,7 @@ func (r *run) takeOnce(t *Txn) error {
 	}
 	for i := range t.Ops {
 		rec.ops[i].op.Result = t.Ops[i].Result
+		rec.ops[i].at = Micros(cells[i].view.ChargedAt())
 	}
 	return r.saveHold(t.ID, rec)
 }
@@ -279,7 +281,7 @@ func (r *run) settle(t *Txn, rec *record, amounts []int64) error {
 				}
 				c.view.Debit(more)
 			case more < 0:
-				h.given = c.view.Refund(-more, int64(rec.at))
+				h.given = c.view.Refund(-more, int64(h.at))
 			}
 			h.charged, h.settled = amounts[i], amounts[i]
 		}
@@ -331,7 +333,7 @@ func (r *run) giveBack(t *Txn, id string, rec *record) ([]cell, error) {
 		if h.op.Kind == Slots {
 			h.given = c.view.Free(holder(id))
 		} else {
-			h.given = c.view.Refund(h.charged-h.reported, int64(rec.at))
+			h.given = c.view.Refund(h.charged-h.reported, int64(h.at))
 		}
 		h.charged = h.reported
 		t.Ops[i].Result.Allowed, t.Ops[i].Result.Given = true, h.given
@@ -477,12 +479,12 @@ func (rec *record) encode() []byte {
 }
 
 // numbers are all numbers of h, in the order in which they are kept.
-func (h *heldOp) numbers() [17]*int64 {
+func (h *heldOp) numbers() [18]*int64 {
 	op, res := &h.op, &h.op.Result
 	m := func(n *Micros) *int64 { return (*int64)(n) }
 	return [...]*int64{
 		&op.Size, &op.Rate, &op.Gain, &op.Unit, m(&op.Tick), m(&op.Span), m(&op.Bounds[0]), m(&op.Bounds[1]), m(&op.Bounds[2]), m(&op.Bounds[3]),
-		&op.Cost, &res.Used, m(&res.ResetAt), &h.charged, &h.reported, &h.settled, &h.given,
+		&op.Cost, &res.Used, m(&res.ResetAt), &h.charged, &h.reported, &h.settled, &h.given, m(&h.at),
 	}
 }
 

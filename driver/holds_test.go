@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/ration-go/ration/driver"
@@ -245,5 +246,31 @@ func TestSlots(t *testing.T) {
 	b.end(driver.Renew, "b", driver.ErrEnded)
 	if got := b.do(driver.Txn{Verb: driver.Take, Ops: []driver.Op{slot()}}); !errors.Is(got.Err, driver.ErrNotApplied) {
 		t.Fatal(got.Err)
+	}
+}
+
+// A hold that is charged by a clock behind that of others is given back all the same, and nothing of theirs.
+func TestClockBehind(t *testing.T) {
+	t.Parallel()
+	for kind, span := range map[driver.Kind]driver.Micros{driver.Bucket: 1000 * minute, driver.Counter: minute, driver.Window: minute} {
+		b := newBench(t)
+		op := driver.Op{Key: driver.Key{Space: fmt.Sprint(kind), ID: "k"}, Kind: kind, Size: 10, Rate: 1, Span: span, Cost: 1}
+		b.do(driver.Txn{Verb: driver.Take, Ops: []driver.Op{op}})
+		b.now += 5
+		b.do(driver.Txn{Verb: driver.Take, Ops: []driver.Op{op}})
+		b.now -= 8
+		op.Cost = 6
+		if got := b.reserve("a", false, op); !got.Allowed {
+			t.Fatal(got)
+		}
+		b.now += 4
+		if got := b.end(driver.Cancel, "a", nil); got.Ops[0].Result.Given != 6 {
+			t.Errorf("kind %d: %d given back of 6", kind, got.Ops[0].Result.Given)
+		}
+		op.Cost = 0
+		look := b.do(driver.Txn{Verb: driver.Peek, Ops: []driver.Op{op}})
+		if look.Ops[0].Result.Used != 2 {
+			t.Errorf("kind %d: %d used, not 2", kind, look.Ops[0].Result.Used)
+		}
 	}
 }

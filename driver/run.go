@@ -306,7 +306,7 @@ func LimitOf(op *Op, lim *arith.Limit) error {
 	switch op.Kind {
 	case Bucket:
 		lim.Rate = arith.Rate{Gain: op.Gain, Unit: op.Unit, Tick: int64(op.Tick)}
-		if !lim.Rate.Valid(op.Size) {
+		if op.Gain <= 0 || op.Unit <= 0 || op.Tick <= 0 {
 			gain, unit, tick, err := Units(op.Size, op.Rate, op.Span)
 			if err != nil {
 				return fmt.Errorf("%w: %w", ErrNotApplied, err)

@@ -264,3 +264,25 @@ func TestResetMissing(t *testing.T) {
 		}
 	}
 }
+
+// What was charged by a clock that is behind goes back under the time that ChargedAt says.
+func TestChargedAt(t *testing.T) {
+	t.Parallel()
+	for _, lim := range []Limit{
+		{Kind: Counter, Size: 10, Span: 1000}, {Kind: Window, Size: 10, Span: 1000},
+		{Kind: Bucket, Size: 10, Span: 1e12, Rate: Rate{Gain: 1, Unit: 1e12, Tick: 1}},
+	} {
+		var st State
+		for _, now := range []int64{100, 90, 95, 100} {
+			v, _ := Open(&st, &lim, now)
+			v.Charge(2)
+			if at := v.ChargedAt(); at != 100 {
+				t.Errorf("kind %d, charged at %d: %d, not 100", lim.Kind, now, at)
+			}
+		}
+		v, _ := Open(&st, &lim, 110)
+		if given := v.Refund(6, 100); given != 6 {
+			t.Errorf("kind %d: %d given back of 6", lim.Kind, given)
+		}
+	}
+}

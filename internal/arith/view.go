@@ -54,14 +54,21 @@ func (v *View) FitsTimes(cost, times int64) int64 {
 		return 0
 	}
 	if v.lim.Kind == Bucket {
-		if v.level <= 0 {
+		units := cost * v.lim.Unit
+		switch {
+		case v.level < units:
 			return 0
+		case times == 1:
+			return 1
 		}
-		return min(times, v.level/(cost*v.lim.Unit))
+		return min(times, v.level/units)
 	}
 	room := v.lim.Size - v.used
-	if room < cost {
+	switch {
+	case room < cost:
 		return 0
+	case times == 1:
+		return 1
 	}
 	return min(times, room/cost)
 }
@@ -104,7 +111,11 @@ func (v *View) ResetAt() int64 {
 	at := v.wall
 	switch v.lim.Kind {
 	case Bucket:
-		if v.level < v.cap() {
+		switch {
+		case v.level >= v.cap():
+		case v.dirty: // it was computed a moment ago
+			at = v.st.Expires
+		default:
 			at = v.passesAt(v.cap())
 		}
 	case Window:
@@ -159,6 +170,15 @@ func (v *View) Debit(n int64) {
 	case Counter, Budget:
 		v.setCount(min(v.used+n, Max))
 	}
+}
+
+// ChargedAt is the time to name to Refund for a charge that was just made. It is ahead of now if the state is: its last
+// change was by a clock that was.
+func (v *View) ChargedAt() int64 {
+	if v.lim.Kind == Window {
+		return v.now
+	}
+	return max(v.now, v.st.Since)
 }
 
 // Refund gives back n of what was charged at the given time and answers how much went back.
