@@ -53,6 +53,11 @@ type answer struct {
 
 // call sends in to path, and answers what came back. An error means that there is no answer.
 func (t *target) call(ctx context.Context, method, path string, in any) (answer, error) {
+	return t.ask(ctx, method, path, nil, in)
+}
+
+// ask is call with a query.
+func (t *target) ask(ctx context.Context, method, path string, query url.Values, in any) (answer, error) {
 	var body []byte
 	if in != nil {
 		var err error
@@ -66,7 +71,9 @@ func (t *target) call(ctx context.Context, method, path string, in any) (answer,
 	if err != nil {
 		return answer{}, err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base.JoinPath(path).String(), bytes.NewReader(body))
+	u := base.JoinPath(path)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return answer{}, errors.Join(err, closing())
 	}

@@ -19,7 +19,7 @@ import (
 // Exit codes of the program.
 const (
 	ExitOK      = 0 // done; allowed
-	ExitRefused = 1 // take and peek: refused
+	ExitRefused = 1 // take, peek and reserve: refused; progress: over the limit
 	ExitError   = 2 // could not tell, wrong use, or the server could not start
 )
 
@@ -103,6 +103,7 @@ Exit codes: 0 done or allowed, 1 refused, 2 error.`,
 	root.AddGroup(&cobra.Group{ID: "server", Title: "The server:"}, &cobra.Group{ID: "client", Title: "Asking it:"})
 	root.AddCommand(p.serve(), p.config(), p.migrate(), p.version())
 	root.AddCommand(p.take(), p.peek(), p.refund(), p.reset(), p.forget(), p.hit(), p.limits())
+	root.AddCommand(p.reserve(), p.settle(), p.cancel(), p.renew(), p.progress(), p.reservations())
 	return root
 }
 

@@ -149,8 +149,9 @@ var masks = []struct {
 	form *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`"(at_us|left_ms|retry_after_ms|reset_after_ms)":[1-9]\d*`), `"$1":N`},
+	{regexp.MustCompile(`"(at_us|expires_at_us|left_ms|retry_after_ms|reset_after_ms)":[1-9]\d*`), `"$1":N`},
 	{regexp.MustCompile(`\(at [0-9-]+ [0-9:]+Z\)`), "(at T)"},
+	{regexp.MustCompile(`until [0-9-]+ [0-9:]+Z`), "until T"},
 	{regexp.MustCompile(`(try again in|for another) [0-9hms.]+`), "$1 D"},
 	{regexp.MustCompile(`\(go1\S+ \w+/\w+\)`), "(GO)"},
 	{regexp.MustCompile(`"(go|os|arch)":"[^"]*"`), `"$1":"X"`},

@@ -29,11 +29,14 @@ func printDecision(cmd *cobra.Command, body []byte) error {
 	if err != nil {
 		return err
 	}
-	w := cmd.OutOrStdout()
 	verb := ""
 	if cmd.Name() == "peek" {
 		verb = "would be "
 	}
+	return printOne(cmd.OutOrStdout(), verb, &d)
+}
+
+func printOne(w io.Writer, verb string, d *decision) error {
 	switch {
 	case d.Degraded:
 		fmt.Fprintf(w, "%sallowed, although the store could not tell\n", verb)

@@ -135,18 +135,18 @@ func (p *program) show(cmd *cobra.Command, got answer, print func(cmd *cobra.Com
 		return problem(got)
 	}
 	if p.json {
-		return refusedIn(cmd, got.body)
+		return refusedIn(got.body)
 	}
 	return print(cmd, got.body)
 }
 
-// refusedIn is errRefused if the answer to cmd is a refusal.
-func refusedIn(cmd *cobra.Command, body []byte) error {
-	if name := cmd.Name(); name != "take" && name != "peek" {
-		return nil
-	}
-	d, err := decode[decision](body)
-	if err == nil && !d.Allowed {
+// refusedIn is errRefused if an answer is a refusal.
+func refusedIn(body []byte) error {
+	d, err := decode[struct {
+		Allowed *bool `json:"allowed"`
+		OK      *bool `json:"ok"`
+	}](body)
+	if err == nil && (d.Allowed != nil && !*d.Allowed || d.OK != nil && !*d.OK) {
 		err = errRefused
 	}
 	return err
@@ -186,6 +186,13 @@ func (p *program) peek() *cobra.Command {
 func (p *program) decide(name, short, more string) *cobra.Command {
 	limit := &limitFlags{}
 	cost := number(1)
+	var id requestID
+	extra := []func(*pflag.FlagSet){limit.register, func(flags *pflag.FlagSet) {
+		flags.Var(&cost, "cost", "how much of the limit it takes")
+	}}
+	if name == "take" {
+		extra = append(extra, id.register)
+	}
 	return p.verb(&cobra.Command{
 		Use:   name + " KEY LIMIT",
 		Short: short,
@@ -196,10 +203,9 @@ func (p *program) decide(name, short, more string) *cobra.Command {
 	}, []string{"LIMIT"}, func(in map[string]any, rest []string) error {
 		limit.add(in, rest[0])
 		in["cost"] = cost
+		id.add(in)
 		return nil
-	}, printDecision, limit.register, func(flags *pflag.FlagSet) {
-		flags.Var(&cost, "cost", "how much of the limit it takes")
-	})
+	}, printDecision, extra...)
 }
 
 func (p *program) refund() *cobra.Command {

@@ -66,7 +66,7 @@ func checkID(id string) error {
 
 func ttl(ms int64) (time.Duration, error) {
 	if ms < minTTL || ms > maxTTL {
-		return 0, at("/ttl_ms", problem(wire.CodeInvalidTime, fmt.Sprintf("this is not between %d and %d, 31 days", minTTL, maxTTL)))
+		return 0, at("/ttl_ms", problem(wire.CodeInvalidTime, fmt.Sprintf("ttl_ms is not between %d, a second, and %d, 31 days", minTTL, maxTTL)))
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
