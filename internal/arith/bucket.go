@@ -1,5 +1,7 @@
 package arith
 
+import "math/bits"
+
 // A bucket keeps its level in units of 1/Unit token, so that a refill is a multiplication: Gain units each Tick. The
 // level was right at Stamp; whole ticks count. Unknown and expired buckets are full.
 
@@ -38,10 +40,12 @@ func (v *View) openBucket() {
 	}
 	v.base = max(tick, stamp)
 	if passed := tick - stamp; passed > 0 {
-		if missing := full - level; passed >= ceilDiv(missing, v.lim.Gain) {
+		// A multiplication of two words costs a fraction of a division.
+		missing := full - level
+		if hi, gained := bits.Mul64(uint64(passed), uint64(v.lim.Gain)); hi != 0 || gained >= uint64(missing) {
 			level = full
 		} else {
-			level += passed * v.lim.Gain
+			level += int64(gained)
 		}
 	}
 	v.level, v.open = level, level < full
@@ -87,7 +91,9 @@ func (v *View) writeBucket(level, top int64) {
 	st.Stamp = max(st.Stamp, stamp)
 	st.Level, st.Unit = level, lim.Unit
 	v.level, v.open = level, level < full
-	v.base = max(v.now/lim.Tick, ceilDiv(st.Stamp, lim.Tick))
+	if v.base = max(v.now, st.Stamp); lim.Tick > 1 {
+		v.base = max(v.now/lim.Tick, ceilDiv(st.Stamp, lim.Tick))
+	}
 	st.Expires = min(v.refilledAt(full), v.now+Century)
 }
 
@@ -102,5 +108,8 @@ func (v *View) passesAt(level int64) int64 { return min(v.refilledAt(level), v.s
 
 // ticks is how many ticks it takes to gain so many units: a century's at most, so that they can be multiplied.
 func (v *View) ticks(units int64) int64 {
+	if v.lim.Tick == 1 {
+		return min(ceilDiv(units, v.lim.Gain), Century)
+	}
 	return min(ceilDiv(units, v.lim.Gain), Century/v.lim.Tick)
 }
