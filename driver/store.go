@@ -13,7 +13,7 @@ type Store interface {
 	// An error of Apply, or in a Txn's Err, means that it may have been charged, unless it wraps ErrNotApplied.
 	Apply(ctx context.Context, batch []*Txn) error
 
-	// Info describes the store. It is called once, by ration.New, and must not block.
+	// Info describes the store, always in the same way. It may be called at any time, and must not block.
 	Info() Info
 
 	// Close releases what the store itself opened. It is called once.

@@ -46,6 +46,9 @@ const MaxTxnID = 1024
 // the expiry does nothing, is Allowed, and gives nothing. Used and ResetAt may be filled in.
 //
 // A Take with an ID that was admitted before answers what it answered then, and its At.
+//
+// A Take that made a hold may answer with another ID: what finds the hold from then on. Only a store that asks one with
+// routes (see [Router]) from afar, and does not know them itself, has a use for that.
 type Txn struct {
 	Verb    Verb
 	Ops     []Op    // Settle, Cancel, Progress, Renew: those of the hold with new Bounds, if the caller knows them, else none; the store answers with its own
