@@ -5,17 +5,15 @@ import (
 	"os"
 	"runtime"
 	"testing"
+	"time"
 )
 
 // TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
-	for range 10_000 {
-		if runtime.NumGoroutine() <= before {
-			break
-		}
-		runtime.Gosched() // those that are about to end
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		runtime.Gosched() // for those that are about to end
 	}
 	if after := runtime.NumGoroutine(); code == 0 && after > before {
 		stacks := make([]byte, 1<<20)
