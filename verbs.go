@@ -64,12 +64,14 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 		}
 	}
 	c := l.calls.Get().(*call)
-	defer l.put(c)
 	l.one(c, verb, p, key, cost)
-	if err := l.applyCall(ctx, c); err != nil {
+	if err = l.applyCall(ctx, c); err == nil {
+		d.fill(p.id.name, &c.ops[0], c.txn.At)
+	}
+	l.put(c) // not deferred: this is the path on which each nanosecond counts
+	if err != nil {
 		return l.failed(ctx, err, p)
 	}
-	d.fill(p.id.name, &c.ops[0], c.txn.At)
 	return d, nil
 }
 
