@@ -89,6 +89,7 @@ func (s *suite) fullKeeps(t scope) {
 			t.Errorf("taking 3 of a budget failed: %v", err)
 		}
 	}
+	still := s.rememberedThings(t, store, p, limits[0])
 	// States of all sorts pass by: such as may be dropped, and then such as may not.
 	now += 301 * 1_000_000
 	for _, text := range []string{"bucket 10/1s burst 10", "sliding 10/10s", "fixed 10/10s"} {
@@ -100,6 +101,7 @@ func (s *suite) fullKeeps(t scope) {
 	if taken > 4*room {
 		t.Errorf("a store with room for %d keys took more than %d that may not be dropped, and never answered driver.ErrFull", room, 4*room)
 	}
+	still()
 	for _, text := range limits {
 		txn := p.txnAt(now, driver.Take, text, text, 1)
 		if err := failure(store, txn); err != nil || txn.Allowed {
@@ -116,6 +118,39 @@ func (s *suite) fullKeeps(t scope) {
 		txn := p.txnAt(now, driver.Take, "budget 1000/year", "y", 1)
 		if err := failure(store, txn); err != nil || txn.Ops[0].Result.Used != 4 {
 			t.Errorf("a budget with 3 used should go on to 4 after a flood of new keys, but answered %d, %v", txn.Ops[0].Result.Used, err)
+		}
+	}
+}
+
+// rememberedThings makes an id and a hold, and answers a check that they are still known.
+func (s *suite) rememberedThings(t scope, store driver.Store, p place, text string) (check func()) {
+	var all []*driver.Txn
+	if s.info.Caps.Has(driver.CapIDs) {
+		all = append(all, p.once(store, "once", p.op(text, "once", 1, base)))
+	}
+	if s.info.Caps.Has(driver.CapHolds) {
+		all = append(all, p.reserve(store, "held", p.op(text, "held", 1, base)))
+	}
+	for _, txn := range all {
+		if txn.Now = base; failure(store, txn) != nil || !txn.Allowed {
+			t.Errorf("a take of %s under an id should pass, but answered %v, %v", text, txn.Allowed, txn.Err)
+		}
+	}
+	return func() {
+		for _, txn := range all {
+			again := &driver.Txn{Verb: driver.Take, Hold: txn.Hold, ID: txn.ID, TTL: txn.TTL, Now: base + 301_000_000, Ops: holding{txn}.ending(driver.Settle).Ops}
+			if err := failure(store, again); err != nil || again.At != base {
+				t.Errorf("an id (of a hold: %v) should be known after a flood of new keys, but was answered as at %s (%v)", txn.Hold, instantText(again.At), err)
+			}
+			if !txn.Hold {
+				continue
+			}
+			end := holding{txn}.ending(driver.Cancel)
+			end.Now = again.Now
+			look := p.txnAt(again.Now, driver.Peek, text, "held", 0)
+			if err := failure(store, end, look); err != nil || look.Ops[0].Result.Used != 0 {
+				t.Errorf("a hold of 1 should be cancelled at the cap as ever, but leaves %d used (%v)", look.Ops[0].Result.Used, err)
+			}
 		}
 	}
 }

@@ -70,6 +70,9 @@ func (s *suite) trips(t scope) {
 		if s.info.Caps.Has(driver.CapList) {
 			measure("a decision over two keys", p.pair(driver.Take, text, "warm", "other", 1))
 		}
+		if s.info.Caps.Has(driver.CapHolds) {
+			s.holdTrips(t, store, p, text, measure)
+		}
 		if s.info.MaxBatch > 1 {
 			var batch []*driver.Txn
 			for i := range min(50, s.info.MaxBatch) {
@@ -81,4 +84,29 @@ func (s *suite) trips(t scope) {
 			measure("a batch of takes", batch...)
 		}
 	}
+}
+
+// holdTrips: a reservation over three limits is one round trip, and so is each call on it with the reservation in hand.
+func (s *suite) holdTrips(t scope, store driver.Store, p place, text string, measure func(what string, batch ...*driver.Txn)) {
+	reserve := func(name string) *driver.Txn {
+		ops := []driver.Op{p.op(text, "h1", 1, 0)}
+		if s.info.Caps.Has(driver.CapList) {
+			ops = append(ops, p.op(text, "h2", 1, 0), p.op(text, "h3", 1, 0))
+		}
+		return p.reserve(store, name+" "+text, ops...)
+	}
+	warm := reserve("warm")
+	if err := failure(store, warm); err != nil {
+		t.Errorf("a first reservation of %s failed: %v", text, err)
+	}
+	if err := failure(store, holding{warm}.ending(driver.Settle, 1)); err != nil {
+		t.Errorf("a first settle of %s failed: %v", text, err)
+	}
+	one, two := reserve("one"), reserve("two")
+	measure("a reservation over several keys", one)
+	measure("a reservation over several keys", two)
+	measure("a report of progress", holding{one}.ending(driver.Progress, 1))
+	measure("a renewal", holding{one}.ending(driver.Renew))
+	measure("a settle", holding{one}.ending(driver.Settle, 1))
+	measure("a cancel", holding{two}.ending(driver.Cancel))
 }

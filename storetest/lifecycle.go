@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -124,6 +125,16 @@ func (s *suite) durable(t scope) {
 			t.Errorf("taking 7 of %s failed: %v", text, err)
 		}
 	}
+	var held []holding
+	if s.info.Caps.Has(driver.CapHolds) {
+		for i, text := range limits {
+			txn := p.reserve(store, fmt.Sprint("id", i), p.op(text, "held", 5, 0))
+			if err := failure(store, txn); err != nil {
+				t.Errorf("reserving 5 of %s failed: %v", text, err)
+			}
+			held = append(held, holding{txn})
+		}
+	}
 	const callers = 4
 	var acked, unknown atomic.Int64
 	warm, stop := make(chan struct{}), make(chan struct{})
@@ -166,10 +177,27 @@ func (s *suite) durable(t scope) {
 			t.Errorf("7 of %s were taken before a crash, so 7 should be used after it, but %d are", text, n)
 		}
 	}
+	for i, h := range held {
+		s.heldStill(t, store, p, limits[i], h)
+	}
 	n, least, most := p.used(t, store, limits[0], "busy"), acked.Load(), acked.Load()+unknown.Load()
 	if n < least || n > most {
 		t.Errorf("%d takes of %s were acknowledged before and after a crash and %d had an unknown outcome, so between %d and %d should be used, but %d are",
 			least, limits[0], most-least, least, most, n)
+	}
+}
+
+// heldStill: a reservation of 5 that was made before a crash is known after it, and ends as ever.
+func (s *suite) heldStill(t scope, store driver.Store, p place, text string, h holding) {
+	again := &driver.Txn{Verb: driver.Take, Hold: true, ID: h.ID, TTL: h.TTL, Ops: h.ending(driver.Settle).Ops}
+	if err := failure(store, again); err != nil || again.At != h.At {
+		t.Errorf("a reservation of %s made before a crash should be known after it, but its id was answered as at %d, not %d (%v)", text, again.At, h.At, err)
+	}
+	if end := h.ending(driver.Settle, 3); failure(store, end) != nil || !end.Allowed {
+		t.Errorf("a reservation of %s made before a crash should be settled after it, but was answered %v", text, end.Err)
+	}
+	if n := p.used(t, store, text, "held"); n != 3 {
+		t.Errorf("5 of %s were reserved before a crash and settled at 3 after it, so 3 should be used, but %d are", text, n)
 	}
 }
 

@@ -180,7 +180,7 @@ func (s *mapStore) Holds(context.Context) iter.Seq2[driver.Hold, error] {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for id, hold := range s.ids {
-			if h, isOpen, err := driver.DecodeHold(id, hold.blob, 0); isOpen && !yield(h, err) {
+			if h, isOpen, err := driver.DecodeHold(id, hold.blob, 0); (isOpen || s.fault.listsAll && len(h.Ops) > 0) && !yield(h, err) {
 				return
 			}
 		}
@@ -205,7 +205,7 @@ func (tx *mapTx) LoadHold(id string) ([]byte, error) {
 	if !ok {
 		hold = tx.store.ids[id]
 	}
-	tx.othersCome()
+	tx.othersCome(tx.racy || tx.store.fault.racyHolds)
 	if tx.store.fault.loadHold != nil && hold.blob != nil {
 		return tx.store.fault.loadHold(tx.txn, id, hold.blob), nil
 	}
@@ -213,7 +213,7 @@ func (tx *mapTx) LoadHold(id string) ([]byte, error) {
 }
 
 func (tx *mapTx) SaveHold(id string, blob []byte, expires, due driver.Micros) error {
-	if tx.store.fault.saveHold != nil && !tx.store.fault.saveHold(tx.txn) {
+	if tx.store.fault.keepsHold != nil && !tx.store.fault.keepsHold(tx.txn) {
 		return nil
 	}
 	hold := mapHold{mapRow{blob, expires}, due}
@@ -225,9 +225,9 @@ func (tx *mapTx) SaveHold(id string, blob []byte, expires, due driver.Micros) er
 	return nil
 }
 
-// othersCome lets others in between, if it is racy.
-func (tx *mapTx) othersCome() {
-	if tx.racy {
+// othersCome lets others in between.
+func (tx *mapTx) othersCome(racy bool) {
+	if racy {
 		tx.store.mu.Unlock()
 		for range 3 {
 			yield()
@@ -241,7 +241,7 @@ func (tx *mapTx) Load(key []byte) ([]byte, error) {
 		return row.blob, nil
 	}
 	blob := tx.store.rows[string(key)].blob
-	tx.othersCome()
+	tx.othersCome(tx.racy)
 	if tx.store.fault.load != nil && blob != nil && key[0] != 0 {
 		blob = tx.store.fault.load(tx.txn, blob)
 	}
@@ -249,6 +249,9 @@ func (tx *mapTx) Load(key []byte) ([]byte, error) {
 }
 
 func (tx *mapTx) Save(key, blob []byte, expires driver.Micros) error {
+	if tx.store.fault.keeps != nil && !tx.store.fault.keeps(tx.txn) {
+		return nil
+	}
 	if tx.store.fault.save != nil && blob != nil && key[0] != 0 {
 		blob, expires = tx.store.fault.save(tx.txn, blob, expires)
 	}

@@ -18,9 +18,13 @@ type mutation struct {
 	save   func(t *driver.Txn, blob []byte, expires driver.Micros) ([]byte, driver.Micros)
 	load   func(t *driver.Txn, blob []byte) []byte
 
-	loadHold func(t *driver.Txn, id string, blob []byte) []byte
-	saveHold func(t *driver.Txn) (keep bool)
-	lapse    func(tx *mapTx, id string, run func() error) error
+	keeps func(t *driver.Txn) bool // what is saved of a state; nil: all
+
+	loadHold  func(t *driver.Txn, id string, blob []byte) []byte
+	keepsHold func(t *driver.Txn) bool // of a record
+	lapse     func(tx *mapTx, id string, run func() error) error
+	racyHolds bool
+	listsAll  bool
 
 	racy, worksClosed, tripEach, sweepAll, evicts bool
 	sweepEarly                                    driver.Micros
@@ -358,7 +362,7 @@ var mutations = []mutation{
 // TestMutations breaks one rule at a time, and wants the suite to say so in a sentence about that rule.
 func TestMutations(t *testing.T) {
 	t.Parallel()
-	for _, m := range mutations {
+	for _, m := range slices.Concat(mutations, holdMutations) {
 		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			got := complain(t, harness(m), brief, func(part string) bool { return !strings.HasSuffix(part, "/random") })
@@ -376,7 +380,7 @@ func TestMutations(t *testing.T) {
 // TestMutationsAtRandom breaks one rule at a time, and wants random commands to show it, as a short case.
 func TestMutationsAtRandom(t *testing.T) {
 	t.Parallel()
-	for _, m := range mutations {
+	for _, m := range slices.Concat(mutations, holdMutations) {
 		if !m.random {
 			continue
 		}

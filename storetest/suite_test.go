@@ -111,9 +111,6 @@ func TestClaims(t *testing.T) {
 func TestClaimedCapIsHeld(t *testing.T) {
 	t.Parallel()
 	for kind, cap := range kindCaps {
-		if cap == driver.CapSlots {
-			continue
-		}
 		lacking := mutation{around: func(tx *mapTx, run func() error) error {
 			for i := range tx.txn.Ops {
 				if tx.txn.Verb != driver.Forget && tx.txn.Ops[i].Kind == kind {
@@ -122,6 +119,29 @@ func TestClaimedCapIsHeld(t *testing.T) {
 				}
 			}
 			return run()
+		}}
+		if got := complain(t, harness(lacking), brief, nil); len(got.lines) == 0 {
+			t.Errorf("a store that claims %s and has no such thing passed", capNames(cap))
+		}
+	}
+	for cap, lacks := range map[driver.Caps]func(t *driver.Txn){
+		driver.CapIDs: func(t *driver.Txn) {
+			if t.Verb == driver.Take && !t.Hold {
+				t.ID = ""
+			}
+		},
+		driver.CapHolds: func(t *driver.Txn) {
+			if t.Verb > driver.Forget {
+				t.Verb = 0
+			}
+		},
+	} {
+		lacking := mutation{around: func(tx *mapTx, run func() error) error {
+			old := *tx.txn
+			lacks(tx.txn)
+			err := run()
+			tx.txn.Verb, tx.txn.ID = old.Verb, old.ID
+			return err
 		}}
 		if got := complain(t, harness(lacking), brief, nil); len(got.lines) == 0 {
 			t.Errorf("a store that claims %s and has no such thing passed", capNames(cap))
