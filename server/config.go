@@ -20,6 +20,9 @@ type Config struct {
 	// Listen is host:port. Port 0 is any free port. A host beyond loopback is served too, with a warning: there is no
 	// access control yet.
 	Listen string
+	// Hosts are names, beside localhost and addresses, under which a server on loopback may be called: those that a proxy
+	// in front of it passes on. Others are refused, since a web page can make a name of its own mean this machine.
+	Hosts []string
 	// Store is a URL; its scheme is one of Options.Stores: "memory:", "sqlite:PATH", "postgres://…".
 	Store string
 	// Namespace keeps applications on one store apart. At most 256 bytes.

@@ -133,7 +133,7 @@ func halfCall(t *testing.T, url string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn := must[net.Conn](t)(net.Dial("tcp", strings.TrimPrefix(url, "http://")))
 	t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "POST /v1/take HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(halfBody))
+	fmt.Fprintf(conn, "POST /v1/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(halfBody))
 	reader := bufio.NewReader(conn)
 	res := must[*http.Response](t)(http.ReadResponse(reader, nil))
 	if res.StatusCode != http.StatusContinue {
@@ -224,13 +224,16 @@ func TestLogsHoldNoKeys(t *testing.T) {
 		post(t, url+"/v1/take", `{"key": ["topsecret", ""], "limit": "fixed 3/1m"}`)
 		post(t, url+"/v1/take", `{"key": "topsecret", "limit": "fixed 3/1m", "topsecret": 1}`)
 		post(t, url+"/topsecret", `{}`)
+		post(t, url+"/v1/reserve", `{"charges": [{"key": "topsecret", "limit": "fixed 3/1m"}], "id": "topsecret"}`)
+		post(t, url+"/v1/reservations/topsecret/settle", `{}`)
+		post(t, url+"/v1/reservations/topsecret/topsecret", `{}`)
 		p.signal(syscall.SIGTERM)
 		p.end()
 		text := p.stderr.String()
 		if strings.Contains(text, "topsecret") {
 			t.Errorf("%s: a key is in the log:\n%s", format, text)
 		}
-		if !strings.Contains(text, "/v1/take") || !strings.Contains(text, "stopped") {
+		if !strings.Contains(text, "/v1/take") || !strings.Contains(text, "/v1/reservations/{id}/settle") || !strings.Contains(text, "stopped") {
 			t.Errorf("%s: calls are not in the log:\n%s", format, text)
 		}
 		if format == "json" {

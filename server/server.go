@@ -23,6 +23,7 @@ const (
 	readTimeout    = 15 * time.Second
 	idleTimeout    = 3 * time.Minute
 	maxHeaderBytes = 16 << 10
+	maxConns       = 4096 // at a time; further ones wait
 )
 
 // Server decides over HTTP on one store. Its methods are safe for concurrent use.
@@ -86,19 +87,6 @@ func readSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-// sameOrigin refuses calls that a page of another origin makes in somebody's browser. Loopback is no protection from
-// those; other clients do not send the headers by which they are told.
-func sameOrigin(next http.Handler) http.Handler {
-	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(`{"type":"about:blank","title":"Forbidden","status":403,"code":"cross_origin",` +
-			`"detail":"a web page of another origin may not call this server"}` + "\n"))
-	}))
-	return guard.Handler(next)
-}
-
 // Handler answers the HTTP API.
 func (s *Server) Handler() http.Handler { return s.handler }
 
@@ -118,7 +106,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("listen: %w; choose another address with --listen", err)
 	}
-	if addr, ok := l.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
+	if !onLoopback(l) {
 		s.log.Warn("other machines can reach this server, and there is no access control yet: whoever can connect can charge and reset; "+
 			"put it behind a firewall or a proxy that asks who is calling", "listen", l.Addr().String())
 	}
@@ -127,9 +115,16 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 
 // Serve answers on l until ctx is done. Then it takes no new calls, lets those under way end, for at most the
 // configuration's ShutdownTimeout, and returns nil, or an error if some had to be cut off. It closes l, but not the Server.
+//
+// On loopback it answers calls of localhost, of addresses, and of the configuration's Hosts only.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	handler := s.handler
+	if onLoopback(l) {
+		handler = knownHost(s.cfg.Hosts, handler)
+	}
+	l = bounded(l, maxConns)
 	hs := &http.Server{
-		Handler:           s.logged(s.handler),
+		Handler:           s.logged(handler),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      readTimeout + s.cfg.Timeout + headerTimeout,

@@ -38,6 +38,11 @@ var settings = []*setting{
 		get: func(c *Config) string { return c.Listen },
 	},
 	{
+		name: "hosts", value: "NAME,...", help: "further names under which a server on loopback may be called",
+		set: func(c *Config, text string) (err error) { c.Hosts, err = parseHosts(text); return err },
+		get: func(c *Config) string { return strings.Join(c.Hosts, ",") },
+	},
+	{
 		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH, memory: or postgres://…",
 		set: func(c *Config, text string) (err error) { c.Store, err = parseStoreURL(text); return err },
 		get: func(c *Config) string { return c.Store },
@@ -149,6 +154,18 @@ func checkListen(text string) error {
 		return fmt.Errorf("%q is not HOST:PORT, such as %s, or :7531 for all addresses", text, DefaultListen)
 	}
 	return nil
+}
+
+var hostForm = regexp.MustCompile(`^[a-z0-9_-]+(\.[a-z0-9_-]+)*$`)
+
+func parseHosts(text string) (hosts []string, err error) {
+	for _, host := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		if host = strings.ToLower(host); !hostForm.MatchString(host) {
+			return nil, fmt.Errorf("%q is not the name of a host, without a port, such as limits.example.com", host)
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts, nil
 }
 
 var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+-]*$`)

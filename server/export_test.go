@@ -1,0 +1,4 @@
+package server
+
+// Bounded is bounded.
+var Bounded = bounded
