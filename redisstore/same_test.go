@@ -79,6 +79,7 @@ type history struct {
 	takes  []driver.Micros
 	big    bool
 	long   bool
+	real   bool // by the server's clock
 }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
@@ -89,6 +90,9 @@ func (h *history) limit() driver.Op {
 	op := driver.Op{Kind: kind, Size: pick[int64](r, 0, 1, 2, 3, 5, 10, 20, 100, 1000)}
 	op.Key.Space = fmt.Sprintf("%s|%c|%s|", h.prefix, "bwcms"[kind-1], pick(r, "", "one", "two"))
 	op.Span = pick[driver.Micros](r, 1000, 1e6, 7e6, 10e6, 60e6, 90_500_000, 3600e6, 86400e6)
+	if h.real {
+		op.Span = pick[driver.Micros](r, 1000, 3000, 10e3, 50e3, 1e6)
+	}
 	if h.big && r.IntN(2) == 0 {
 		op.Size = pick[int64](r, 1<<31, 1<<51-1, driver.MaxNumber, driver.MaxNumber-1)
 		op.Span = pick[driver.Micros](r, 1e6, 87660*3600e6)
@@ -147,6 +151,10 @@ func (h *history) cost(size int64) int64 {
 }
 
 func (h *history) clock() {
+	if h.real {
+		h.now = driver.MicrosOf(time.Now())
+		return
+	}
 	if h.rng.IntN(6) > 0 {
 		step := pick[driver.Micros](h.rng, 0, 1, 1000, 100e3, 333_333, 1e6, 2e6, 5e6, 10e6, 60e6)
 		if h.long {
@@ -192,16 +200,23 @@ func (h *history) id() string {
 func (h *history) txn() *driver.Txn {
 	r := h.rng
 	t := &driver.Txn{Now: h.now}
-	switch n := r.IntN(100); {
+	if h.real {
+		t.Now = 0
+	}
+	n, most := r.IntN(100), 3
+	if h.real && r.IntN(2) == 0 {
+		n, most = r.IntN(42), 1 // what has scripts of its own
+	}
+	switch {
 	case n < 25:
-		t.Verb, t.Ops = driver.Take, h.ops(false, 3)
+		t.Verb, t.Ops = driver.Take, h.ops(false, most)
 		if len(t.Ops) == 1 && r.IntN(3) == 0 {
 			t.Ops[0].Times = 1 + r.Int64N(5)
 			t.Ops[0].Cost = 1 + r.Int64N(2)
 		}
 		h.takes = append(h.takes, h.now)
 	case n < 35:
-		t.Verb, t.Ops = driver.Peek, h.ops(true, 3)
+		t.Verb, t.Ops = driver.Peek, h.ops(true, most)
 	case n < 42:
 		op := h.op(false)
 		op.Kind, op.Span, op.Bounds = driver.Counter, pick[driver.Micros](r, 1e6, 10e6, 60e6), [4]driver.Micros{}
@@ -296,8 +311,9 @@ func compareWithRun(t *testing.T, open func() sweptStore, least time.Duration) {
 	steps, began := 0, time.Now()
 	for n := uint64(0); time.Since(began) < least*time.Duration(long); n++ {
 		rng := rand.New(rand.NewPCG(seed, n))
-		h := &history{rng: rng, prefix: fmt.Sprintf("s%d", n), now: 1_790_000_000e6 + driver.Micros(rng.Int64N(1e12)), big: rng.IntN(4) == 0, long: rng.IntN(3) == 0}
+		h := &history{rng: rng, prefix: fmt.Sprintf("s%d", n), real: rng.IntN(3) == 0, now: 1_790_000_000e6 + driver.Micros(rng.Int64N(1e12)), big: rng.IntN(4) == 0, long: rng.IntN(3) == 0}
 		s := open() // a sweep is of all its holds
+		h.clock()
 		h.route = s.Route(driver.Key{Group: "g", ID: "a"})
 		for range 2 + rng.IntN(4) {
 			h.limits = append(h.limits, h.limit())
@@ -312,13 +328,13 @@ func compareWithRun(t *testing.T, open func() sweptStore, least time.Duration) {
 		}
 		var log []string
 		for i := 0; i < length; i++ {
-			if rng.IntN(3) == 0 {
+			if h.real || rng.IntN(3) == 0 {
 				h.clock()
 			}
 			if rng.IntN(30) == 0 {
 				h.limits[rng.IntN(len(h.limits)-1)] = h.limit()
 			}
-			if rng.IntN(30) == 0 {
+			if rng.IntN(30) == 0 && !h.real {
 				log = append(log, fmt.Sprintf("sweep at %d", h.now))
 				want := m.sweep(t, h.now)
 				if got, err := s.Sweep(context.Background(), h.now, 1000); err != nil || got != want {
@@ -328,7 +344,7 @@ func compareWithRun(t *testing.T, open func() sweptStore, least time.Duration) {
 			var batch, wants []*driver.Txn
 			for range pick(rng, 1, 1, 1, 5) {
 				txn := h.txn()
-				if rng.IntN(2) == 0 && txn.Verb > driver.Forget { // with the ops, as the Limiter sends them
+				if rng.IntN(2) == 0 && txn.Verb > driver.Forget && !h.real { // with the ops, as the Limiter sends them
 					if blob := m.holds[txn.ID]; blob != nil {
 						held, _, err := driver.DecodeHold(txn.ID, blob, 0)
 						if err != nil {
@@ -349,9 +365,6 @@ func compareWithRun(t *testing.T, open func() sweptStore, least time.Duration) {
 				batch, wants = append(batch, txn), append(wants, clone(txn))
 				log = append(log, fmt.Sprintf("%+v", *txn))
 			}
-			if err := driver.Run(m, 1, wants); err != nil {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			err := s.Apply(ctx, batch)
 			cancel()
@@ -359,7 +372,16 @@ func compareWithRun(t *testing.T, open func() sweptStore, least time.Duration) {
 				t.Fatalf("seed %d, history %d: %v\n%s", seed, n, err, tail(log))
 			}
 			for j := range batch {
+				if h.real {
+					wants[j].Now = batch[j].At
+				}
+			}
+			if err := driver.Run(m, 1, wants); err != nil {
+				t.Fatal(err)
+			}
+			for j := range batch {
 				steps++
+				wants[j].Now = batch[j].Now
 				if d := difference(batch[j], wants[j]); d != "" {
 					t.Fatalf("seed %d, history %d, step %d.%d:%s\n%s", seed, n, i, j, d, tail(log))
 				}

@@ -55,7 +55,8 @@ func (n *names) parseRecord(text string) (rec record, ok bool) {
 		rec.charged = append(rec.charged, r.int(','))
 		r.int(',') // reported
 		r.int(',') // settled
-		r.int(' ') // given
+		r.int(',') // given
+		r.int(' ') // at
 		rec.keys = append(rec.keys, name)
 		if raw.bad || raw.s != "" {
 			return rec, false

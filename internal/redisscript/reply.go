@@ -96,6 +96,9 @@ func txnAnswer(t *driver.Txn, line *reader) error {
 
 // opAnswer computes the answer of one op from the row that it left behind.
 func opAnswer(t *driver.Txn, op *driver.Op, n int64, row string) error {
+	if len(row) > 0 && row[0] == 'v' {
+		return windowAnswer(t, op, n, row[1:])
+	}
 	view, err := viewOf(t, op, row)
 	if err != nil {
 		return err
@@ -169,4 +172,25 @@ func viewOf(t *driver.Txn, op *driver.Op, row string) (view arith.View, err erro
 	}
 	view, _ = arith.Open(&c.st, &c.lim, int64(t.At))
 	return view, nil
+}
+
+// windowAnswer reads what is answered of a sliding window instead of its row: what is used, when the last use is over, and
+// when there is room.
+func windowAnswer(t *driver.Txn, op *driver.Op, n int64, text string) error {
+	r := reader{s: text}
+	used, reset, room := r.int(','), driver.Micros(r.int(',')), driver.Micros(r.int(0))
+	if r.bad || r.s != "" {
+		return errReply
+	}
+	res := &op.Result
+	res.Times, res.Never, res.Used = n, op.Cost > op.Size, used
+	res.ResetAt = min(max(reset, t.At), t.At+driver.Century)
+	if !res.Allowed {
+		wait := op.Span
+		if !res.Never {
+			wait = room - t.At
+		}
+		res.RetryAfter = min(max(wait, 1), driver.Century)
+	}
+	return nil
 }

@@ -33,6 +33,7 @@ type call struct {
 	args   []string // of each transaction
 	holds  bool
 	writes bool
+	script *script
 
 	buf      []byte
 	lastLim  arith.Limit
@@ -307,12 +308,15 @@ func rawNumbers(op *driver.Op) [10]*int64 {
 
 // cmd is c as a command.
 func (c *call) cmd() Cmd {
-	s := &plainScript
+	if len(c.work) == 1 && c.work[0].single() {
+		return c.one()
+	}
+	c.script = &plainScript
 	if c.holds {
-		s = &holdScript
+		c.script = &holdScript
 	}
 	args := make([]string, 0, 5+len(c.keys)+len(c.limits)+len(c.args))
-	args = append(args, "EVALSHA", s.sha, strconv.Itoa(len(c.keys)))
+	args = append(args, "EVALSHA", c.script.sha, strconv.Itoa(len(c.keys)))
 	args = append(args, c.keys...)
 	args = append(args, strconv.Itoa(c.heads), strconv.Itoa(len(c.limits)))
 	args = append(args, c.limits...)
@@ -320,10 +324,31 @@ func (c *call) cmd() Cmd {
 	return Cmd{Args: args, Key: c.keys[0], Keys: len(c.keys), Sure: c.writes}
 }
 
-// withText makes cmd carry the script itself.
-func (c *call) withText(cmd *Cmd) {
-	cmd.Args[0], cmd.Args[1] = "EVAL", plainScript.text
-	if c.holds {
-		cmd.Args[1] = holdScript.text
-	}
+// single reports whether w can be decided by one of the short scripts.
+func (w *work) single() bool {
+	t := w.t
+	return len(t.Ops) == 1 && t.Now == 0 && t.ID == "" && (t.Verb <= driver.Hit) && t.Ops[0].Kind != driver.Slots
 }
+
+// one is c as a command, for a single transaction.
+func (c *call) one() Cmd {
+	t := c.work[0].t
+	op := &t.Ops[0]
+	c.script = &oneScripts[op.Kind]
+	args := append(make([]string, 0, 8), "EVALSHA", c.script.sha, "1", c.keys[c.heads])
+	if t.Verb != driver.Peek {
+		args[2] = "2"
+		args = append(args, c.keys[0])
+	}
+	args = append(args, c.limits[0], strconv.FormatInt(op.Cost, 10))
+	switch {
+	case t.Verb == driver.Hit:
+		args = append(args, "h")
+	case op.Times > 1:
+		args = append(args, strconv.FormatInt(op.Times, 10))
+	}
+	return Cmd{Args: args, Key: args[3], Keys: int(args[2][0] - '0'), Sure: c.writes}
+}
+
+// withText makes cmd carry the script itself.
+func (c *call) withText(cmd *Cmd) { cmd.Args[0], cmd.Args[1] = "EVAL", c.script.text }

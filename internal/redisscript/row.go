@@ -73,6 +73,29 @@ func parseRow(st *arith.State, row string) bool {
 			at += r.int(':')
 			st.Uses[i] = arith.Use{At: at, Cost: r.int(':'), Window: r.int('|')}
 		}
+	case 'w':
+		w, n := r.int(','), r.int(',')
+		r.int(',') // sum
+		first, _, tail := r.int(','), r.int(','), r.int(',')
+		st.Since = first - r.int(';')
+		if r.bad || n < 1 || n > arith.MaxUses {
+			return false
+		}
+		st.Uses = make([]arith.Use, n)
+		at := first
+		for i := range st.Uses {
+			st.Uses[i] = arith.Use{At: at, Cost: tail, Window: w}
+			if i < len(st.Uses)-1 {
+				use := reader{s: r.word(';')}
+				at += use.int(':')
+				st.Uses[i].Cost = 1
+				if use.s != "" {
+					st.Uses[i].Cost = use.int(0)
+				}
+				r.bad = r.bad || use.bad
+			}
+		}
+		st.Expires = min(at+w, arith.Max)
 	default:
 		r.bad = true
 	}

@@ -2,40 +2,55 @@ package redisscript
 
 import (
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"strings"
+
+	"github.com/ration-go/ration/driver"
 )
 
-//go:embed lua/core.lua
-var coreText string
-
-//go:embed lua/hold.lua
-var holdText string
-
-//go:embed lua/main.lua
-var mainText string
+//go:embed lua
+var files embed.FS
 
 // script is a Lua script and the SHA-1 by which Redis knows it.
 type script struct{ text, sha string }
 
-// The two scripts: plain is without what only holds and ids need.
+// The scripts are made of the same parts, and each only of what it needs: Redis runs all of a script's definitions at each
+// call.
 var (
-	plainScript = newScript(coreText, mainText)
-	holdScript  = newScript(coreText, holdText, mainText)
+	oneScripts = [...]script{
+		driver.Bucket:  newScript("onebucket"),
+		driver.Window:  newScript("onewindow", "head", "window", "change", "one"),
+		driver.Counter: newScript("onecount"),
+		driver.Budget:  newScript("onecount"),
+	}
+	plainScript = newScript("head", "bucket", "count", "window", "change", "more", "main")
+	holdScript  = newScript("head", "bucket", "count", "window", "change", "more", "hold", "main")
 )
 
-// newScript joins parts, without comments and indentation: the text is sent whenever a server has forgotten it.
+// newScript joins parts, without comments and indentation: the text is sent whenever a server has forgotten it. A line
+// --@name stands for a fragment, which works on the variables around it.
 func newScript(parts ...string) script {
 	var b strings.Builder
 	for _, part := range parts {
-		for line := range strings.Lines(part) {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
-				b.WriteString(line + "\n")
-			}
-		}
+		addPart(&b, "lua/"+part+".lua")
 	}
 	text := b.String()
 	sum := sha1.Sum([]byte(text))
 	return script{text, hex.EncodeToString(sum[:])}
+}
+
+func addPart(b *strings.Builder, name string) {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if fragment, ok := strings.CutPrefix(line, "--@"); ok {
+			addPart(b, "lua/frag/"+fragment+".lua")
+		} else if line != "" && !strings.HasPrefix(line, "--") {
+			b.WriteString(line + "\n")
+		}
+	}
 }

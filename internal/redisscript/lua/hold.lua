@@ -1,11 +1,12 @@
 -- Holds and ids. The record of one is a text:
 --   h<state>,<return>,<clock>,<digest>,<at>,<ttl>,<expires>,<keep>,<n>
 -- and for each op: its key, its limit, its numbers as the caller gave them, and
---   <cost>,<used>,<reset>,<charged>,<reported>,<settled>,<given>
+--   <cost>,<used>,<reset>,<charged>,<reported>,<settled>,<given>,<at>
+-- where at is when it was charged by the state's clock, which may be ahead: what goes back is what was charged then.
 -- The open ones are in a sorted set of their tag, by expiry; those that an injected clock wrote last (clock 1) are in another,
 -- under the key after it.
 local ANSWERED, OPEN, SETTLED, CANCELLED, LAPSED = 1, 2, 3, 4, 5
-local ENDEDFOR = 86400000000
+local ENDEDFOR, OPENFOR = 86400000000, 31557600000 -- a day in µs, a year in ms
 
 local function max(a, b)
   if a > b then return a end
@@ -23,11 +24,14 @@ local function resetAt(v)
       if at > v.expires then at = v.expires end
     end
   elseif kind == 'w' then
-    at = 0
-    for i = 1, v.n do
-      local w = v.W[i]
-      if w > l.span then w = l.span end
-      if v.A[i] + w > v.now then at = max(at, v.A[i] + w) end
+    if v.lean and v.expires > v.now then
+      at = v.last + v.W
+    elseif v.expires > v.now then
+      for i = 1, v.n do
+        local w = v.U[i]
+        if w > l.span then w = l.span end
+        if v.A[i] + w > v.now then at = max(at, v.A[i] + w) end
+      end
     end
   elseif kind == 's' then
     if v.n > 0 and v.expires > v.now then at = v.A[v.n] end
@@ -50,27 +54,27 @@ end
 -- place puts slots where the order of their ends wants them.
 local function place(v, at, cost, holder)
   local i = v.n + 1
-  while i > 1 and (v.A[i - 1] > at or v.A[i - 1] == at and v.W[i - 1] >= holder) do i = i - 1 end
+  while i > 1 and (v.A[i - 1] > at or v.A[i - 1] == at and v.U[i - 1] >= holder) do i = i - 1 end
   table.insert(v.A, i, at)
   table.insert(v.C, i, cost)
-  table.insert(v.W, i, holder)
+  table.insert(v.U, i, holder)
   v.n = v.n + 1
   slotsExpiry(v)
 end
 
 local function take(v, n, holder, till)
   if n == 0 then return end
-  local A, C, W, m = {}, {}, {}, 0
+  local A, C, U, m = {}, {}, {}, 0
   if v.expires <= v.now then
     v.level, v.unit, v.stamp, v.since, v.n = 0, 0, 0, v.now, 0
   end
   for i = 1, v.n do
     if v.A[i] > v.now then
       m = m + 1
-      A[m], C[m], W[m] = v.A[i], v.C[i], v.W[i]
+      A[m], C[m], U[m] = v.A[i], v.C[i], v.U[i]
     end
   end
-  v.A, v.C, v.W, v.n, v.dirty = A, C, W, m, true
+  v.A, v.C, v.U, v.n, v.dirty = A, C, U, m, true
   place(v, till, n, holder)
   v.used = v.used + n
 end
@@ -78,7 +82,7 @@ end
 local function held(v, holder)
   if v.expires > v.now then
     for i = 1, v.n do
-      if v.W[i] == holder then return i end
+      if v.U[i] == holder then return i end
     end
   end
 end
@@ -90,7 +94,7 @@ local function free(v, holder)
     given = v.C[i]
     v.used = v.used - given
   end
-  remove(v, i)
+  removeUse(v, i)
   slotsExpiry(v)
   v.dirty = true
   return given
@@ -100,7 +104,7 @@ local function extend(v, holder, till)
   local i = held(v, holder)
   if not i or v.A[i] <= v.now then return false end
   local cost = v.C[i]
-  remove(v, i)
+  removeUse(v, i)
   place(v, till, cost, holder)
   v.dirty = true
   return true
@@ -122,21 +126,21 @@ local function debit(v, n)
   end
 end
 
--- record is what is kept under KEYS[h]; nil if nothing is at that time, false if it is not ours.
-local function record(h, now)
+-- record is what is kept under KEYS[h]; nil if nothing is at that time (old: at any), false if it is not ours.
+local function record(h, now, old)
   local s = load(h)
   if s == '' then return nil end
   if not s then return false end
   local state, ret, wrote, digest, at, ttl, expires, keep, n, e = match(s, '^h(%d),(%d),(%d),(%x+),(%d+),(%d+),(%d+),(%d+),(%d+)()')
   if not state then return false end
   local r = {state = state + 0, ret = ret == '1', clock = wrote + 0, digest = digest, at = at + 0, ttl = ttl + 0, expires = expires + 0, keep = keep + 0, h = h}
-  if r.keep <= now then return nil end
+  if r.keep <= now and not old then return nil end
   for i = 1, n do
-    local key, l, raw, cost, use, reset, charged, reported, settled, given, f =
-      match(s, '^ (%S+) (%S+) (%S+) (%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)()', e)
+    local key, l, raw, cost, use, reset, charged, reported, settled, given, when, f =
+      match(s, '^ (%S+) (%S+) (%S+) (%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)()', e)
     if not key then return false end
     r[i], e = {key = key, limit = l, raw = raw, cost = cost + 0, used = use, reset = reset, charged = charged + 0, reported = reported + 0,
-      settled = settled + 0, given = given + 0, slots = string.sub(l, 1, 1) == 's'}, f
+      settled = settled + 0, given = given + 0, at = when + 0, slots = string.sub(l, 1, 1) == 's'}, f
   end
   if e ~= #s + 1 then return false end
   return r
@@ -155,17 +159,19 @@ local function keepRecord(r, d, now, injected)
   local out = {fmt('h%d,%d,%d,%s,%.0f,%.0f,%.0f,%.0f,%d', r.state, r.ret and 1 or 0, clock, r.digest, r.at, r.ttl, r.expires, r.keep, #r)}
   for i = 1, #r do
     local o = r[i]
-    out[i + 1] = fmt('%s %s %s %.0f,%s,%s,%.0f,%.0f,%.0f,%.0f', o.key, o.limit, o.raw, o.cost, o.used, o.reset, o.charged, o.reported, o.settled, o.given)
+    out[i + 1] = fmt('%s %s %s %.0f,%s,%s,%.0f,%.0f,%.0f,%.0f,%.0f', o.key, o.limit, o.raw, o.cost, o.used, o.reset, o.charged, o.reported, o.settled, o.given, o.at)
   end
   local h = r.h
   rows[h] = concat(out, ' ')
   if not mark[h] then
     order[#order + 1], mark[h] = h, true
   end
+  -- An open hold stays until it is ended, though nobody sweeps for long.
+  local margin = r.state == OPEN and OPENFOR or 120000
   if injected then
-    expiry[h] = cdiv(server + (r.keep - now), 1000) + 3600000
+    expiry[h] = cdiv(server + (r.keep - now), 1000) + 3600000 + margin
   else
-    expiry[h] = cdiv(r.keep, 1000) + 120000
+    expiry[h] = cdiv(r.keep, 1000) + margin
   end
   if r.state ~= ANSWERED then
     setDue(d + clock, h, r.state == OPEN and r.expires)
@@ -226,11 +232,12 @@ local function takeOnce(s, now, injected, at)
       if v.dirty then save(v, injected) end
       local u = used(v)
       if u > MAX then u = MAX end
+      r[i].at = v.l.kind == 'w' and v.now or max(v.now, v.since)
       r[i].used, r[i].reset = fmt('%.0f', max(0, u)), fmt('%.0f', resetAt(v))
     elseif n > 1 then
       v.times = 0
     end
-    line[i + 1] = v.times .. ',' .. ok .. ',' .. rows[v.k]
+    line[i + 1] = answer(v, r[i].cost, v.times, ok == 1)
   end
   if all then
     local old = load(h) ~= ''
@@ -253,7 +260,7 @@ local function giveBack(r, keys, limits, holder, now, injected)
   end
   for i = 1, #r do
     local o, v = r[i], views[i]
-    if o.slots then o.given = free(v, holder) else o.given = refund(v, o.charged - o.reported, r.at) end
+    if o.slots then o.given = free(v, holder) else o.given = refund(v, o.charged - o.reported, o.at) end
     o.charged = o.reported
     if v.dirty then save(v, injected) end
   end
@@ -294,7 +301,7 @@ end
 local function endOf(s, verb, now, injected, at)
   local h, d, holder, ttl, list, e = match(s, '^,(%d+),(%d+),(%d+),(%d+),([%d:]*)()', at)
   h, d, holder, ttl = h + 0, d + 0, holder + 0, ttl + 0
-  local r = record(h, now)
+  local r = record(h, now, verb == 12)
   if r == false then return '7' end
   if verb == 12 and (not r or r.state ~= OPEN or r.expires > now) then
     if not r or r.state ~= OPEN then
@@ -371,7 +378,7 @@ local function endOf(s, verb, now, injected, at)
         if not v.bounded and not v.open then return answer('1') end
         debit(v, more)
       elseif more < 0 then
-        o.given = refund(v, -more, r.at)
+        o.given = refund(v, -more, o.at)
       end
       o.charged, o.settled = amounts[i], amounts[i]
     elseif o.slots then
@@ -383,9 +390,10 @@ local function endOf(s, verb, now, injected, at)
         if not v.bounded and not v.open then return answer('1') end
         debit(v, more)
         o.charged = o.reported
-        fit = used(v) <= v.l.size
       end
     end
+    -- Said again until it fits: the first answer may be lost.
+    if verb == 9 and o.reported > o.cost then fit = used(v) <= v.l.size end
     oks[i], all = fit, all and fit
   end
   for i = 1, #r do

@@ -1,9 +1,11 @@
--- ARGV: how many of KEYS, from the first, are no states: lists of spaces, and of open holds; how many limits; the limits; the transactions.
+-- ARGV: how many of KEYS, from the first, are no states: lists of spaces, and of open holds; how many limits; the limits;
+-- the transactions.
+heads = ARGV[1] + 0
 local first, out = ARGV[2] + 2, {clock[1] .. ' ' .. clock[2]}
 
 -- The states of a batch are read by one command. MGET answers nil for what is no string.
 local function preload()
-  for from = ARGV[1] + 1, #KEYS, 200 do
+  for from = heads + 1, #KEYS, 200 do
     local last = from + 199
     if last > #KEYS then last = #KEYS end
     local all, absent = call('MGET', unpack(KEYS, from, last)), {}
@@ -17,7 +19,7 @@ local function preload()
     end
   end
 end
-if #KEYS > ARGV[1] + 1 then preload() end
+if #KEYS > heads + 1 then preload() end
 
 local function decide(s)
   local verb, now, at = match(s, '^(%d+),(%d+)()')
@@ -29,7 +31,7 @@ local function decide(s)
     local spaces = load(k + 0) or ''
     if (match(spaces, '^s%d+,(%d+) ') or '0') ~= n then return '20 ' .. spaces, true end
     for i in string.gmatch(string.sub(s, e), '%d+') do
-      local v = {k = i + 0, wall = now, n = 0}
+      local v = {k = i + 0, wall = now, level = 0, unit = 0, stamp = 0, since = 0, expires = 0, n = 0}
       local row = load(v.k)
       if row and row ~= '' and parse(v, row) then
         v.old = v.expires
@@ -37,7 +39,7 @@ local function decide(s)
           v.expires, v.n = 0, 0
         else
           local t = now
-          if v.n > 0 and v.A[v.n] > t then t = v.A[v.n] end
+          if v.n > 0 and v.last > t then t = v.last end
           forget(v, t, MAXTICK)
         end
         save(v, injected)
@@ -71,7 +73,7 @@ local function decide(s)
         charge(v, costs[i] * v.times)
         if v.dirty then save(v, injected) end
       end
-      line[i + 1] = fmt('%.0f', v.times) .. (v.ok and ',1,' or ',0,') .. rows[v.k]
+      line[i + 1] = answer(v, costs[i], v.times, v.ok)
     end
   elseif verb == 3 then
     for i = 1, n do
@@ -113,14 +115,7 @@ for i = first + 1, #ARGV do
   if stop then break end
 end
 
-for i = 1, #order do
-  local k = order[i]
-  if rows[k] == '' then
-    call('DEL', KEYS[k])
-  else
-    call('SET', KEYS[k], rows[k], 'PXAT', fmt('%.0f', expiry[k]))
-  end
-end
+write()
 for d, members in pairs(due or {}) do
   for h, score in pairs(members) do
     local id = match(KEYS[h], '}hold:(.*)$')

@@ -1,0 +1,83 @@
+-- fits answers how many of so many charges of cost there is room for.
+local function fits(v, cost, times)
+  local size, room, price, n = v.l.size, v.l.size - v.used, cost, nil
+  if v.lv then room, price = v.lv, cost * v.l.unit end
+  --@fits
+  return n
+end
+
+-- charge adds cost, which fits.
+local function charge(v, cost)
+  if cost == 0 then return end
+  local l = v.l
+  if l.kind == 'b' then
+    local level, low = v.lv - cost * l.unit, l.cap - MAX
+    if level < low then level = low end
+    setBucket(v, level, v.lv)
+  elseif l.kind == 'w' then
+    chargeWindow(v, cost)
+  else
+    setCount(v, v.used + cost)
+  end
+end
+
+-- addSpace keeps the space of KEYS[k] with its tag.
+local tags
+local function addSpace(k)
+  if not tags then
+    tags = {}
+    for i = 1, heads do tags[match(KEYS[i], '{(%d+)}spaces$') or ''] = i end
+  end
+  local name, ms, need = KEYS[k], expiry[k], nil
+  local t = tags[match(name, '{(%d+)}')]
+  local list = load(t) or ''
+  --@space
+  if not need then return end
+  rows[t], expiry[t] = list, need
+  if not mark[t] then
+    order[#order + 1], mark[t] = t, true
+  end
+end
+
+-- save keeps v's state for the writes at the end. A row that is new, or will last into another block of 30 days, has its
+-- space kept with it. injected: v.wall is not the server's clock, by which keys end.
+local function save(v, injected)
+  local k, ex = v.k, v.expires
+  local fresh = injected or rows[k] == ''
+  if not mark[k] then
+    order[#order + 1], mark[k] = k, true
+  end
+  rows[k] = encode(v)
+  if injected then
+    expiry[k] = cdiv(server + (ex - v.wall), 1000) + 3600000
+  elseif fresh or ex ~= v.old then
+    expiry[k] = cdiv(ex, 1000) + 120000
+    fresh = fresh or fdiv(ex, 2592000000000) > fdiv(v.old, 2592000000000)
+  end
+  if fresh and ex ~= 0 then addSpace(k) end
+end
+
+-- write makes the changes, when all is decided. A row whose end did not change keeps that of its key.
+local function write()
+  for i = 1, #order do
+    local k = order[i]
+    local row, ms = rows[k], expiry[k]
+    if row == '' then
+      call('DEL', KEYS[k])
+    elseif ms then
+      call('SET', KEYS[k], row, 'PXAT', fmt('%.0f', ms))
+    else
+      call('SET', KEYS[k], row, 'KEEPTTL')
+    end
+  end
+end
+
+-- answer is what is answered of a charge that was made so many times; ok: as often as it was asked for.
+local function answer(v, cost, times, ok)
+  local row = rows[v.k]
+  if v.l.kind == 'w' then
+    if v.expires <= v.now then row = '' elseif v.lean then row = answerWindow(v, cost, ok) end
+  end
+  if times == 1 then return (ok and '1,1,' or '1,0,') .. row end
+  return fmt('%.0f', times) .. (ok and ',1,' or ',0,') .. row
+end
