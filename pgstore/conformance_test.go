@@ -1,3 +1,5 @@
+//go:build linux
+
 package pgstore_test
 
 import (
@@ -76,8 +78,8 @@ func harness(url string, change func(*pgxpool.Config)) storetest.Harness {
 // TestConformance runs the suite on PostgreSQL 15, with kill -9 of the server.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	server, err := engines.StartPostgres(&engines.PostgresOptions{Settings: []string{"fsync=on"}})
 	engines.Require(t)
+	server, err := engines.StartPostgres(&engines.PostgresOptions{Settings: []string{"fsync=on"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,3 +100,23 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, h)
 }
 
+// withoutCrash is h where the server is shared: that of TestConformance alone is killed.
+func withoutCrash(h storetest.Harness) storetest.Harness {
+	h.Durable = func(testing.TB, driver.Store) {}
+	return h
+}
+
+// TestConformance18 runs the suite on PostgreSQL 18.
+func TestConformance18(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, withoutCrash(harness(server(t, 18).URL, nil)))
+}
+
+// TestConformanceBehindPgBouncer runs the suite through PgBouncer in transaction mode. Debian's is of before 1.21, so that
+// prepared statements get lost.
+func TestConformanceBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	h := withoutCrash(harness(bouncer(t).URL, nil))
+	h.Trips = nil // the first calls find out that there are no prepared statements, whichever they are
+	storetest.Run(t, h)
+}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package pgstore_test
 
 import (
@@ -5,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,8 +21,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if child := os.Getenv(childEnv); child != "" {
+		os.Exit(runChild(child))
+	}
 	code := m.Run()
-	for _, s := range shared.servers {
+	for _, s := range slices.Backward(shared.all) {
 		if err := s.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -47,6 +53,8 @@ func leaks() int {
 var shared struct {
 	mu      sync.Mutex
 	servers map[int]*engines.Server
+	bouncer *engines.Server
+	all     []*engines.Server
 }
 
 // server is the shared PostgreSQL of a version.
@@ -66,6 +74,25 @@ func server(t testing.TB, version int) *engines.Server {
 		shared.servers = make(map[int]*engines.Server)
 	}
 	shared.servers[version] = s
+	shared.all = append(shared.all, s)
+	return s
+}
+
+// bouncer is the shared PgBouncer, in front of PostgreSQL 15.
+func bouncer(t testing.TB) *engines.Server {
+	t.Helper()
+	backend := server(t, 15)
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.bouncer != nil {
+		return shared.bouncer
+	}
+	s, err := engines.StartPgBouncer(backend, &engines.PgBouncerOptions{Settings: []string{"default_pool_size = 10"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared.bouncer = s
+	shared.all = append(shared.all, s)
 	return s
 }
 
@@ -125,4 +152,8 @@ func apply(t testing.TB, s driver.Store, batch ...*driver.Txn) {
 	if err := s.Apply(ctx, batch); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func openIn(t testing.TB, pool *pgxpool.Pool, schema string) *pgstore.Store {
+	return open(t, pool, &pgstore.Options{Schema: schema})
 }

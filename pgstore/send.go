@@ -62,10 +62,11 @@ func (s *Store) callOnce(ctx context.Context, conn *pgxpool.Conn, sql string, ar
 	if s.isolate.Load() {
 		return isolated(ctx, conn, sql, args)
 	}
-	if s.plain.Load() {
-		args = append([]any{pgx.QueryExecModeExec}, args...)
+	mode := s.mode
+	if s.plain.Load() && mode == pgx.QueryExecModeCacheStatement {
+		mode = pgx.QueryExecModeExec
 	}
-	rows, err := conn.Query(ctx, sql, args...)
+	rows, err := conn.Query(ctx, sql, append([]any{mode}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -78,41 +79,13 @@ func readReply(rows pgx.Rows) (*reply, error) {
 	var p reply
 	var unreadable error
 	if rows.Next() {
-		unreadable = p.read(rows)
+		unreadable = p.readValues(rows.FieldDescriptions(), rows.RawValues())
 	}
 	rows.Close()
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	return &p, unreadable
-}
-
-// isolated sends the statement with a transaction around it, still in one round trip.
-func isolated(ctx context.Context, conn *pgxpool.Conn, sql string, args []any) (p *reply, err error) {
-	b := &pgx.Batch{}
-	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
-	b.Queue(sql, args...)
-	b.Queue("COMMIT")
-	results := conn.SendBatch(ctx, b)
-	_, err = results.Exec()
-	if err == nil {
-		var rows pgx.Rows
-		if rows, err = results.Query(); err == nil {
-			p, err = readReply(rows)
-		}
-	}
-	if err == nil {
-		_, err = results.Exec()
-	}
-	if closing := results.Close(); err == nil {
-		err = closing
-	}
-	if err != nil && !conn.Conn().IsClosed() {
-		if _, undo := conn.Exec(ctx, "ROLLBACK"); undo != nil {
-			conn.Conn().Close(ctx) //nolint:errcheck // it is of no more use
-		}
-	}
-	return p, err
 }
 
 // lockWait is how long the database may wait for a lock, in ms: a bit less than the caller waits, so that it is the

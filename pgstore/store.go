@@ -19,6 +19,7 @@ type Store struct {
 	pool   *pgxpool.Pool
 	schema string
 	log    *slog.Logger
+	mode   pgx.QueryExecMode
 	spaces spaces
 
 	statements       [forms]string
@@ -54,7 +55,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
-	s := &Store{pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), log: o.Logger}
+	s := &Store{
+		pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), log: o.Logger,
+		mode: execMode(pool.Config().ConnConfig.DefaultQueryExecMode),
+	}
 	for i, sql := range functions {
 		s.statements[i] = fmt.Sprintf(sql, s.schema)
 	}

@@ -99,7 +99,7 @@ func (s *Store) lapse(ctx context.Context, now driver.Micros, most int) (ended i
 // sweepAlways makes rounds until ctx is done: in each it ends the holds that are due, and walks on through the tables.
 func (s *Store) sweepAlways(ctx context.Context, every time.Duration) {
 	walks := []*walk{{part: "states"}, {part: "holds"}}
-	failing := false
+	failures := 0
 	next := time.NewTimer(rand.N(every))
 	defer next.Stop()
 	for {
@@ -112,10 +112,11 @@ func (s *Store) sweepAlways(ctx context.Context, every time.Duration) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !failing {
+		if err == nil {
+			failures = 0
+		} else if failures++; failures == 3 { // once is a lost connection
 			s.log.Warn("pgstore: sweeping fails; expired rows stay until it works again", "error", err)
 		}
-		failing = err != nil
 		next.Reset(every + rand.N(every/8+1))
 	}
 }

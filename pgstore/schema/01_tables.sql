@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS @schema@.ration_holds (
     key     bytea    PRIMARY KEY,
     id      bytea    NOT NULL,
     digest  bytea    NOT NULL, -- of the request
-    nums    bigint[] NOT NULL, -- 18 for each op
+    nums    bigint[] NOT NULL, -- 19 for each op: its limit's 11, cost, used, reset, charged, reported, settled, given, when it was charged
     keys    bytea[]  NOT NULL  -- space, group, id, row key of each op
 );
 

@@ -19,11 +19,11 @@
 --   2 used, reset, as remembered under an id
 --   3 fits, given
 -- A form above 10 is of a hold: before these numbers stand the 11 of the op's limit, its cost, and after how many of names
--- its space, group and id stand there.
+-- its space, group and id stand there, as hexadecimal digits.
 CREATE OR REPLACE FUNCTION @schema@.ration_apply_v1(
     keys bytea[], lims bigint[], ops bigint[], txns bigint[], ids bytea[], holds bigint[], texts bytea[], forgets bytea[],
     spaces bytea[], lax boolean, wait bigint,
-    OUT reply bigint[], OUT names bytea[])
+    OUT reply bigint[], OUT names text[])
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $function$
@@ -77,6 +77,7 @@ DECLARE
     o_charged  bigint[];
     o_reported bigint[];
     o_settled  bigint[];
+    o_at       bigint[];
     o_names    integer[];
 
     r     @schema@.ration_states;
@@ -305,7 +306,7 @@ BEGIN
                         t_ops[i] := 0;
                         CONTINUE txn;
                     END IF;
-                    nu := cardinality(rec.nums) / 18;
+                    nu := cardinality(rec.nums) / 19;
                     again := last - first + 1 = nu; -- bounds were sent anew
                     FOR j IN 1..nu LOOP
                         x := nx + j;
@@ -315,18 +316,21 @@ BEGIN
                         END IF;
                         o_key[x] := k;
                         o_lim[x] := cardinality(lims);
-                        lims := lims || rec.nums[18 * j - 17:18 * j - 7];
-                        IF again AND rec.nums[18 * j - 17] = 4 AND lims[o_lim[first + j - 1] + 1] = 4 THEN
+                        lims := lims || rec.nums[19 * j - 18:19 * j - 8];
+                        IF again AND rec.nums[19 * j - 18] = 4 AND lims[o_lim[first + j - 1] + 1] = 4 THEN
                             lims := lims[1:o_lim[x] + 7] || lims[o_lim[first + j - 1] + 8:o_lim[first + j - 1] + 11];
                         END IF;
-                        o_cost[x] := rec.nums[18 * j - 6];
-                        o_charged[x] := rec.nums[18 * j - 3];
-                        o_reported[x] := rec.nums[18 * j - 2];
-                        o_settled[x] := rec.nums[18 * j - 1];
-                        o_given[x] := rec.nums[18 * j];
+                        o_cost[x] := rec.nums[19 * j - 7];
+                        o_charged[x] := rec.nums[19 * j - 4];
+                        o_reported[x] := rec.nums[19 * j - 3];
+                        o_settled[x] := rec.nums[19 * j - 2];
+                        o_given[x] := rec.nums[19 * j - 1];
+                        o_at[x] := rec.nums[19 * j];
                         o_fits[x] := false;
                         o_names[x] := coalesce(cardinality(names), 0);
-                        names := names || rec.keys[4 * j - 3:4 * j - 1];
+                        FOR k IN 4 * j - 3..4 * j - 1 LOOP
+                            names := names || encode(rec.keys[k], 'hex');
+                        END LOOP;
                     END LOOP;
                     first := nx + 1;
                     last := nx + nu;
@@ -412,8 +416,8 @@ BEGIN
                         t_allow[i] := true;
                         t_form[i] := 2;
                         FOR x IN first..last LOOP
-                            o_used[x] := rec.nums[18 * (x - first) + 13];
-                            o_reset[x] := rec.nums[18 * (x - first) + 14];
+                            o_used[x] := rec.nums[19 * (x - first) + 13];
+                            o_reset[x] := rec.nums[19 * (x - first) + 14];
                         END LOOP;
                     END IF;
                     CONTINUE txn;
@@ -669,7 +673,7 @@ BEGIN
                                 q := 2;
                             END IF;
                         ELSIF act = 2 AND n > 0 AND v_ex THEN
-                            m := CASE WHEN verb = 4 THEN ops[5 * x] ELSE rec.at END;
+                            m := CASE WHEN verb = 4 THEN ops[5 * x] ELSE o_at[x] END;
                             IF m < r.since THEN
                             ELSIF kind = 1 THEN
                                 IF v_level < v_full THEN
@@ -830,7 +834,8 @@ BEGIN
                                 o_fits[x] := CASE WHEN kind = 1 THEN v_level >= 0 ELSE v_used <= size END;
                                 allow := allow AND o_fits[x];
                             ELSIF opening AND allow THEN
-                                -- What Go will answer from the row is remembered.
+                                -- What Go will answer from the row is remembered, and the time to give it back under.
+                                o_at[x] := CASE WHEN kind = 2 THEN v_now ELSE greatest(at, coalesce(r.since, 0)) END;
                                 IF kind = 1 THEN
                                     m := v_level / unit - (v_level % unit < 0)::integer;
                                     o_used[x] := greatest(0, least(size - m, @most@));
@@ -868,7 +873,7 @@ BEGIN
                         CASE WHEN until > 0 THEN 2 ELSE 1 END, holds[hp] & 2 = 2, ids[hi], texts[tp], texts[tp + 1], '{}', '{}');
                     FOR x IN first..last LOOP
                         lim := o_lim[x];
-                        rec.nums := rec.nums || lims[lim + 1:lim + 11] || ARRAY[o_cost[x], o_used[x], o_reset[x], o_cost[x], 0, 0, 0];
+                        rec.nums := rec.nums || lims[lim + 1:lim + 11] || ARRAY[o_cost[x], o_used[x], o_reset[x], o_cost[x], 0, 0, 0, o_at[x]];
                         j := tp + 2 + 3 * (x - first);
                         rec.keys := rec.keys || texts[j:j + 2] || all_keys[o_key[x]];
                     END LOOP;
@@ -892,7 +897,7 @@ BEGIN
             END IF;
             IF verb > 6 AND (lapse OR err = 0 AND form <> 13) THEN
                 FOR x IN first..last LOOP
-                    j := 18 * (x - first);
+                    j := 19 * (x - first);
                     IF form <> 13 AND err = 0 THEN
                         IF verb = 7 THEN
                             o_charged[x] := amounts[x - first + 1];

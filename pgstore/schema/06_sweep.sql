@@ -54,8 +54,8 @@ END
 $function$;
 
 -- The holds that are open and have expired, at most so many: for each 1 if it is due by the injected clock, by which it was
--- made, and its id.
-CREATE OR REPLACE FUNCTION @schema@.ration_due_v1(injected bigint, most bigint, OUT reply bigint[], OUT names bytea[])
+-- made, and its id as hexadecimal digits.
+CREATE OR REPLACE FUNCTION @schema@.ration_due_v1(injected bigint, most bigint, OUT reply bigint[], OUT names text[])
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $function$
@@ -65,7 +65,7 @@ BEGIN
     IF injected > 0 THEN
         clock := least(clock, injected);
     END IF;
-    SELECT coalesce(array_agg((d.lag IS NOT NULL)::integer::bigint), '{}'), coalesce(array_agg(d.id), '{}') INTO reply, names FROM (
+    SELECT coalesce(array_agg((d.lag IS NOT NULL)::integer::bigint), '{}'), coalesce(array_agg(encode(d.id, 'hex')), '{}') INTO reply, names FROM (
         SELECT e.id, e.lag FROM @schema@.ration_holds e
         WHERE e.stage = 2 AND e.expires <= greatest(clock, injected) AND e.expires <= CASE WHEN e.lag IS NULL THEN clock ELSE injected END
         ORDER BY e.expires LIMIT most) d;
@@ -74,8 +74,8 @@ $function$;
 
 -- The open holds whose row keys come after the given one, at most so many. For each: when it was charged, when it expires, 1
 -- if it is given back then, its ops; and for each of these its limit's 11 numbers and what it has charged. names has the row
--- key and the id of each hold, and the space, group and id of each op.
-CREATE OR REPLACE FUNCTION @schema@.ration_open_v1(after bytea, most bigint, OUT reply bigint[], OUT names bytea[])
+-- key and the id of each hold, and the space, group and id of each op, as hexadecimal digits.
+CREATE OR REPLACE FUNCTION @schema@.ration_open_v1(after bytea, most bigint, OUT reply bigint[], OUT names text[])
 LANGUAGE plpgsql
 SET jit = off
 AS $function$
@@ -86,12 +86,14 @@ BEGIN
     reply := '{}';
     names := '{}';
     FOR r IN SELECT * FROM @schema@.ration_holds e WHERE e.stage = 2 AND e.key > after ORDER BY e.key LIMIT most LOOP
-        j := cardinality(r.nums) / 18;
+        j := cardinality(r.nums) / 19;
         reply := reply || ARRAY[r.at, r.expires, r.back::integer, j];
-        names := names || ARRAY[r.key, r.id];
+        names := names || ARRAY[encode(r.key, 'hex'), encode(r.id, 'hex')];
         FOR i IN 1..j LOOP
-            reply := reply || r.nums[18 * i - 17:18 * i - 7] || r.nums[18 * i - 3];
-            names := names || r.keys[4 * i - 3:4 * i - 1];
+            reply := reply || r.nums[19 * i - 18:19 * i - 8] || r.nums[19 * i - 4];
+            FOR k IN 4 * i - 3..4 * i - 1 LOOP
+                names := names || encode(r.keys[k], 'hex');
+            END LOOP;
         END LOOP;
     END LOOP;
 END
