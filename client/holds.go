@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 
 	"github.com/ration-go/ration/driver"
@@ -27,6 +28,10 @@ func (s *Store) Holds(ctx context.Context) iter.Seq2[driver.Hold, error] {
 				return
 			}
 			for i := range page {
+				if page[i].ID <= after && after != "" { // it would go on for ever
+					yield(driver.Hold{}, s.unreadable(errors.New("the holds are not sorted")))
+					return
+				}
 				if !yield(page[i], nil) {
 					return
 				}

@@ -14,6 +14,11 @@
 // The Space of a key carries the namespace of the Limiter that made it. Nobody on the way adds or takes anything, so two
 // clients with two namespaces stay apart, and two with one share their counts.
 //
+// A hold made for a store that has its data in several places (driver.Router) is answered with its id as it is found there:
+// the server knows the places, the client does not.
+//
+// POST /v1/holds asks for a page of open holds, sorted by id, and POST /v1/sweep for a sweep.
+//
 // A field that the receiver does not know is an error, in requests: it could mean a charge that is decided otherwise than
 // the sender thinks. [Check] holds a Txn to what package driver lets a store rely on.
 package wire

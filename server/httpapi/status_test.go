@@ -142,7 +142,7 @@ func TestRequestsThatAreFine(t *testing.T) {
 func TestErrorsOfTheStore(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	e := newEnv(t, &httpapi.Options{Limits: configured[:2], Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	e := newEnv(t, &httpapi.Options{Limits: configured[:2], Logger: slog.New(slog.NewTextHandler(&log, nil))}, holds)
 	secret := errors.New("dial tcp 10.0.0.7:5432: password of /var/lib/ration.db")
 	for _, c := range []struct {
 		err     error
@@ -156,6 +156,10 @@ func TestErrorsOfTheStore(t *testing.T) {
 		{driver.ErrCorrupt, 500, "corrupt", "no"},
 		{driver.ErrClosed, 503, "closed", "no"},
 		{driver.ErrClock, 503, "clock", "no"},
+		{driver.ErrEnded, 409, "ended", "no"},
+		{driver.ErrIDReused, 409, "id_reused", "no"},
+		{driver.ErrNoHold, 404, "no_reservation", "no"},
+		{driver.ErrAmounts, 400, "invalid_amounts", "no"},
 		{ration.ErrOverloaded, 504, "outcome_unknown", "unknown"}, // a store that does not say that nothing was changed
 		{errors.Join(ration.ErrOverloaded, driver.ErrNotApplied), 503, "overloaded", "no"},
 		{errors.Join(ration.ErrUnsupported, driver.ErrNotApplied), 501, "unsupported", "no"},
@@ -176,6 +180,8 @@ func TestErrorsOfTheStore(t *testing.T) {
 			for verb, body := range map[string]string{
 				"take": good, "take-all": `{"charges":[` + good + `]}`, "reset": good, "forget": `{"key":"xyzzy"}`,
 				"hit": `{"key":"xyzzy","window_ms":1000}`, "refund": `{"key":"xyzzy","limit":"chat","at_us":1}`,
+				"reserve": `{"charges":[` + good + `],"id":"xyzzy"}`, "reservations/xyzzy/settle": `{}`, "reservations/xyzzy/cancel": `{}`,
+				"reservations/xyzzy/renew": `{"ttl_ms":60000}`, "reservations/xyzzy/progress": `{"amounts":[1]}`,
 			} {
 				response := e.do("POST", "/v1/"+verb, body)
 				p := bodyOf(t, response)
