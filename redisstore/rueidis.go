@@ -19,11 +19,10 @@ type rueidisClient struct {
 	c rueidis.Client
 }
 
-func (r rueidisClient) Do(ctx context.Context, cmds []redisscript.Cmd) []redisscript.Reply {
-	replies := make([]redisscript.Reply, len(cmds))
+func (r rueidisClient) Do(ctx context.Context, cmds []redisscript.Cmd, replies []redisscript.Reply) {
 	if len(cmds) == 1 {
 		replies[0] = rueidisReply(r.c.Do(ctx, r.build(&cmds[0])))
-		return replies
+		return
 	}
 	built := make([]rueidis.Completed, len(cmds))
 	for i := range cmds {
@@ -32,7 +31,6 @@ func (r rueidisClient) Do(ctx context.Context, cmds []redisscript.Cmd) []redissc
 	for i, res := range r.c.DoMulti(ctx, built...) {
 		replies[i] = rueidisReply(res)
 	}
-	return replies
 }
 
 func (r rueidisClient) build(cmd *redisscript.Cmd) rueidis.Completed {

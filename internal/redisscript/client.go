@@ -11,9 +11,9 @@ import (
 
 // Client sends commands to Redis. It is safe for concurrent use.
 type Client interface {
-	// Do sends each command to where its key is, all in as few round trips as it can, and answers one Reply for each. A
-	// command that may have been executed is never sent again. It returns soon after ctx is done.
-	Do(ctx context.Context, cmds []Cmd) []Reply
+	// Do sends each command to where its key is, all in as few round trips as it can, and fills in one Reply for each. A
+	// command that may have been executed is never sent again. It returns soon after ctx is done, and keeps neither slice.
+	Do(ctx context.Context, cmds []Cmd, replies []Reply)
 }
 
 // Cmd is one command.
@@ -52,9 +52,11 @@ var ErrReplicas = errors.New("the charge did not reach enough replicas in time, 
 // notRun are the codes of errors by which Redis says that it did not run a command, or stopped a script at its first write,
 // before it.
 var notRun = map[string]bool{
-	"NOSCRIPT": true, "READONLY": true, "OOM": true, "MISCONF": true, "NOREPLICAS": true, "LOADING": true, "BUSY": true, "MASTERDOWN": true,
+	noScript: true, "READONLY": true, "OOM": true, "MISCONF": true, "NOREPLICAS": true, "LOADING": true, "BUSY": true, "MASTERDOWN": true,
 	"CLUSTERDOWN": true, "MOVED": true, "ASK": true, "TRYAGAIN": true, "CROSSSLOT": true, "NOAUTH": true, "WRONGPASS": true, "NOPROTO": true,
 }
+
+const noScript = "NOSCRIPT"
 
 // failure is err as Apply answers it.
 func failure(err error) error {

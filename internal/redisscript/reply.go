@@ -52,7 +52,7 @@ func (c *call) answer(n *names, reply string) (rest []*work, lacks string, err e
 			case t.Verb > driver.Forget && t.Verb < lapse && line.s != "":
 				err = n.endAnswer(w, &line)
 			case t.Err == nil && t.Verb != lapse:
-				err = txnAnswer(t, &line)
+				err = txnAnswer(t, &line, &c.view)
 			}
 		}
 		if err != nil {
@@ -66,7 +66,7 @@ func (c *call) answer(n *names, reply string) (rest []*work, lacks string, err e
 }
 
 // txnAnswer reads the line of a transaction without a hold.
-func txnAnswer(t *driver.Txn, line *reader) error {
+func txnAnswer(t *driver.Txn, line *reader, v *viewed) error {
 	t.Allowed = true
 	for i := range t.Ops {
 		op := &t.Ops[i]
@@ -81,7 +81,7 @@ func txnAnswer(t *driver.Txn, line *reader) error {
 		}
 		op.Result.Allowed = line.int(',') != 0
 		t.Allowed = t.Allowed && op.Result.Allowed
-		if err := opAnswer(t, op, n, line.word(' ')); err != nil {
+		if err := opAnswer(t, op, n, line.word(' '), v); err != nil {
 			return err
 		}
 		if line.bad {
@@ -95,11 +95,11 @@ func txnAnswer(t *driver.Txn, line *reader) error {
 }
 
 // opAnswer computes the answer of one op from the row that it left behind.
-func opAnswer(t *driver.Txn, op *driver.Op, n int64, row string) error {
+func opAnswer(t *driver.Txn, op *driver.Op, n int64, row string, v *viewed) error {
 	if len(row) > 0 && row[0] == 'v' {
 		return windowAnswer(t, op, n, row[1:])
 	}
-	view, err := viewOf(t, op, row)
+	view, err := v.open(t, op, row)
 	if err != nil {
 		return err
 	}
@@ -158,19 +158,22 @@ func (n *names) endAnswer(w *work, line *reader) error {
 	return nil
 }
 
-// viewOf is the state in a row as op's limit sees it.
-func viewOf(t *driver.Txn, op *driver.Op, row string) (view arith.View, err error) {
-	var c struct {
-		st  arith.State
-		lim arith.Limit
-	}
-	if !parseRow(&c.st, row) {
+// viewed is room for a state and a limit.
+type viewed struct {
+	st  arith.State
+	lim arith.Limit
+}
+
+// open is the state in a row as op's limit sees it.
+func (v *viewed) open(t *driver.Txn, op *driver.Op, row string) (view arith.View, err error) {
+	if !parseRow(&v.st, row) {
 		return view, fmt.Errorf("%w: row %q", errReply, strings.ToValidUTF8(row[:min(len(row), 100)], "?"))
 	}
-	if err := driver.LimitOf(op, &c.lim); err != nil {
+	v.lim = arith.Limit{}
+	if err := driver.LimitOf(op, &v.lim); err != nil {
 		return view, fmt.Errorf("%w: %w", errReply, err)
 	}
-	view, _ = arith.Open(&c.st, &c.lim, int64(t.At))
+	view, _ = arith.Open(&v.st, &v.lim, int64(t.At))
 	return view, nil
 }
 

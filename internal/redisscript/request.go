@@ -34,7 +34,10 @@ type call struct {
 	holds  bool
 	writes bool
 	script *script
+	view   viewed
 
+	texts    *limitTexts
+	index    map[string]int64 // of keys, if they are many
 	buf      []byte
 	lastLim  arith.Limit
 	lastArgs int
@@ -93,33 +96,42 @@ func (c *call) headOf(name string) int64 { return int64(slices.Index(c.keys[:c.h
 
 // key is the place of name among the keys of c.
 func (c *call) key(name []byte) int64 {
-	for i := c.heads; i < len(c.keys); i++ {
-		if c.keys[i] == string(name) {
-			return int64(i + 1)
+	const few = 8
+	if c.index == nil {
+		for i := c.heads; i < len(c.keys); i++ {
+			if c.keys[i] == string(name) {
+				return int64(i + 1)
+			}
 		}
+	} else if i, ok := c.index[string(name)]; ok {
+		return i
 	}
 	c.keys = append(c.keys, string(name))
-	return int64(len(c.keys))
+	place := int64(len(c.keys))
+	if c.index != nil {
+		c.index[c.keys[place-1]] = place
+	} else if len(c.keys)-c.heads > few {
+		c.index = make(map[string]int64, 2*len(c.keys))
+		for i := c.heads; i < len(c.keys); i++ {
+			c.index[c.keys[i]] = int64(i + 1)
+		}
+	}
+	return place
 }
 
 // limit is the place of op's numbers among the limits of c.
 func (c *call) limit(op *driver.Op) (int, error) {
 	var l arith.Limit
-	if err := driver.LimitOf(op, &l); err != nil {
+	text, err := c.texts.text(op, &l)
+	if err != nil {
 		return 0, err
 	}
 	if l == c.lastLim && c.lastArgs > 0 {
 		return c.lastArgs, nil
 	}
-	text := appendLimit(c.buf[len(c.buf):], &l)
-	place := 0
-	for i := range c.limits {
-		if c.limits[i] == string(text) {
-			place = i + 1
-		}
-	}
+	place := slices.Index(c.limits, text) + 1
 	if place == 0 {
-		c.limits = append(c.limits, string(text))
+		c.limits = append(c.limits, text)
 		place = len(c.limits)
 	}
 	c.lastLim, c.lastArgs = l, place
@@ -308,9 +320,6 @@ func rawNumbers(op *driver.Op) [10]*int64 {
 
 // cmd is c as a command.
 func (c *call) cmd() Cmd {
-	if len(c.work) == 1 && c.work[0].single() {
-		return c.one()
-	}
 	c.script = &plainScript
 	if c.holds {
 		c.script = &holdScript
@@ -322,32 +331,6 @@ func (c *call) cmd() Cmd {
 	args = append(args, c.limits...)
 	args = append(args, c.args...)
 	return Cmd{Args: args, Key: c.keys[0], Keys: len(c.keys), Sure: c.writes}
-}
-
-// single reports whether w can be decided by one of the short scripts.
-func (w *work) single() bool {
-	t := w.t
-	return len(t.Ops) == 1 && t.Now == 0 && t.ID == "" && (t.Verb <= driver.Hit) && t.Ops[0].Kind != driver.Slots
-}
-
-// one is c as a command, for a single transaction.
-func (c *call) one() Cmd {
-	t := c.work[0].t
-	op := &t.Ops[0]
-	c.script = &oneScripts[op.Kind]
-	args := append(make([]string, 0, 8), "EVALSHA", c.script.sha, "1", c.keys[c.heads])
-	if t.Verb != driver.Peek {
-		args[2] = "2"
-		args = append(args, c.keys[0])
-	}
-	args = append(args, c.limits[0], strconv.FormatInt(op.Cost, 10))
-	switch {
-	case t.Verb == driver.Hit:
-		args = append(args, "h")
-	case op.Times > 1:
-		args = append(args, strconv.FormatInt(op.Times, 10))
-	}
-	return Cmd{Args: args, Key: args[3], Keys: int(args[2][0] - '0'), Sure: c.writes}
 }
 
 // withText makes cmd carry the script itself.

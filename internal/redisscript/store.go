@@ -24,6 +24,10 @@ type Store struct {
 	cluster bool
 	names   names
 
+	spacesKeys []string // of each tag
+	limits     limitTexts
+	ones       sync.Pool // of *oneCall
+
 	mu     sync.RWMutex
 	spaces map[int][]string // of each tag, as last seen
 }
@@ -34,7 +38,11 @@ func New(client Client, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{client: client, cluster: cfg.Cluster, names: n, spaces: map[int][]string{}}, nil
+	s := &Store{client: client, cluster: cfg.Cluster, names: n, spaces: map[int][]string{}}
+	for tag := range cfg.Tags {
+		s.spacesKeys = append(s.spacesKeys, n.spaces(tag))
+	}
+	return s, nil
 }
 
 // Route is of driver.Router.
@@ -44,6 +52,9 @@ func (s *Store) Route(k driver.Key) string { return fmt.Sprint(s.names.tag(&k)) 
 func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrNotApplied, err)
+	}
+	if len(batch) == 1 && single(batch[0]) {
+		return s.applyOne(ctx, batch[0])
 	}
 	rest := s.works(batch)
 	// Each round decides something, or learns what it lacked.
@@ -101,7 +112,7 @@ func (s *Store) calls(works []*work) (calls []*call) {
 		}
 		c := byPlace[place]
 		if c == nil {
-			c = &call{}
+			c = &call{texts: &s.limits}
 			byPlace[place], calls = c, append(calls, c)
 		}
 		c.addHeads(&s.names, w)
@@ -160,11 +171,12 @@ func (s *Store) send(ctx context.Context, calls []*call) (rest []*work, err erro
 
 // do sends cmds, and those whose script a server has forgotten once more with the script.
 func (s *Store) do(ctx context.Context, calls []*call, cmds []Cmd) []Reply {
-	replies := s.client.Do(ctx, cmds)
+	replies := make([]Reply, len(cmds))
+	s.client.Do(ctx, cmds, replies)
 	var forgotten []int
 	for i := range replies {
 		var server *ServerError
-		if errors.As(replies[i].Err, &server) && server.Code == "NOSCRIPT" {
+		if replies[i].Err != nil && errors.As(replies[i].Err, &server) && server.Code == noScript {
 			forgotten = append(forgotten, i)
 		}
 	}
@@ -176,8 +188,10 @@ func (s *Store) do(ctx context.Context, calls []*call, cmds []Cmd) []Reply {
 		calls[i].withText(&cmds[i])
 		again[j] = cmds[i]
 	}
-	for j, r := range s.client.Do(ctx, again) {
-		replies[forgotten[j]] = r
+	answers := make([]Reply, len(again))
+	s.client.Do(ctx, again, answers)
+	for j, i := range forgotten {
+		replies[i] = answers[j]
 	}
 	return replies
 }
@@ -185,10 +199,22 @@ func (s *Store) do(ctx context.Context, calls []*call, cmds []Cmd) []Reply {
 // unsure gives the first n transactions err if they changed something.
 func (c *call) unsure(n int, err error) {
 	for _, w := range c.work[:n] {
-		if t := w.t; t.Err == nil && t.Verb != driver.Peek && (t.Allowed || t.Verb != driver.Take) {
-			t.Err = err
+		if w.t.Err == nil && changed(w.t) {
+			w.t.Err = err
 		}
 	}
+}
+
+// changed reports whether t, which is decided, may have changed something.
+func changed(t *driver.Txn) bool {
+	return t.Verb != driver.Peek && (t.Allowed || t.Verb != driver.Take || t.Ops[0].Result.Times > 0)
+}
+
+// ask sends commands that are not scripts.
+func (s *Store) ask(ctx context.Context, cmds ...Cmd) []Reply {
+	replies := make([]Reply, len(cmds))
+	s.client.Do(ctx, cmds, replies)
+	return replies
 }
 
 // learn notes what w lacked: the spaces of its tag, or the record of its hold.

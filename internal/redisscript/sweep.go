@@ -31,7 +31,7 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, most int) (dropped
 		}
 	}
 	var batch []*driver.Txn
-	for _, r := range s.client.Do(ctx, cmds) {
+	for _, r := range s.ask(ctx, cmds...) {
 		if r.Err != nil {
 			err = errors.Join(err, failure(r.Err)) // the other nodes of a cluster go on
 			continue
@@ -58,7 +58,7 @@ const sweepBatch = 32
 
 // clock asks a server what time it is.
 func (s *Store) clock(ctx context.Context) (driver.Micros, error) {
-	r := s.client.Do(ctx, []Cmd{{Args: []string{"TIME"}}})[0]
+	r := s.ask(ctx, Cmd{Args: []string{"TIME"}})[0]
 	if r.Err != nil {
 		return 0, failure(r.Err)
 	}
@@ -111,7 +111,7 @@ func (s *Store) dueFrom(ctx context.Context, keys []string, from int) (ids, full
 	for i, key := range keys {
 		cmds[i] = Cmd{Key: key, Args: []string{"ZRANGE", key, strconv.Itoa(from), strconv.Itoa(from + page - 1)}}
 	}
-	for i, r := range s.client.Do(ctx, cmds) {
+	for i, r := range s.ask(ctx, cmds...) {
 		if r.Err != nil {
 			return nil, nil, failure(r.Err)
 		}
@@ -139,7 +139,7 @@ func (s *Store) yieldHolds(ctx context.Context, now driver.Micros, ids []string,
 	if len(cmds) == 0 {
 		return true
 	}
-	for i, r := range s.client.Do(ctx, cmds) {
+	for i, r := range s.ask(ctx, cmds...) {
 		if r.Err != nil {
 			return yield(driver.Hold{}, failure(r.Err))
 		}

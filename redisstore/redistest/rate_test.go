@@ -17,7 +17,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/ration-go/ration"
-	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/engines"
 	"github.com/ration-go/ration/redisstore"
 )
@@ -41,7 +40,7 @@ func BenchmarkTake(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	limiter := ration.New(single{store}, nil)
+	limiter := ration.New(store, &ration.Options{NoJoin: true})
 	defer limiter.Close()
 	theirs := goredis.NewClient(&goredis.Options{Addr: srv.Addr, PoolSize: callers})
 	defer theirs.Close()
@@ -74,15 +73,6 @@ func BenchmarkTake(b *testing.B) {
 			})
 		})
 	}
-}
-
-// single is a store that says joining does not help, so that each call of a Limiter goes by itself.
-type single struct{ *redisstore.Store }
-
-func (s single) Info() driver.Info {
-	info := s.Store.Info()
-	info.MaxBatch = 1
-	return info
 }
 
 // measure runs call by all callers, and reports what a script call costs the server.
