@@ -382,6 +382,24 @@ func TestListOfReservations(t *testing.T) {
 	}
 }
 
+// TestDegradedReservation: what the store could not tell of is held by nobody.
+func TestDegradedReservation(t *testing.T) {
+	t.Parallel()
+	e := holding(t)
+	e.store.fail = func([]*driver.Txn) error { return errors.Join(errors.New("down"), driver.ErrNotApplied) }
+	r := e.ok(t, "reserve", `{"charges":[{"key":"a","limit":"daily"}],"id":"x"}`)
+	if _, has := r["id"]; has || r["allowed"] != true || r["degraded"] != true {
+		t.Errorf("%v", r)
+	}
+	if d := e.ok(t, "take", `{"key":"a","limit":"daily","id":"x"}`); d["allowed"] != true || d["degraded"] != true {
+		t.Errorf("%v", d)
+	}
+	status, answer := e.post(t, "reserve", `{"charges":[{"key":"a","limit":"daily"},{"key":"a","limit":"chat"}],"id":"x"}`)
+	if status != http.StatusServiceUnavailable || answer["charged"] != "no" {
+		t.Errorf("with a limit that denies: %d %v", status, answer)
+	}
+}
+
 // TestStoreWithoutHolds says what it cannot do.
 func TestStoreWithoutHolds(t *testing.T) {
 	t.Parallel()
