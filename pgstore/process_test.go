@@ -103,13 +103,7 @@ func childLists(s *pgstore.Store) error {
 				return nil
 			default:
 			}
-			batch := make([]*driver.Txn, 1+rng.IntN(2)*rng.IntN(8))
-			for i := range batch {
-				batch[i] = &driver.Txn{Verb: driver.Take}
-				for _, k := range rng.Perm(listKeys)[:1+rng.IntN(6)] {
-					batch[i].Ops = append(batch[i].Ops, takeOp(fmt.Sprint("k", k), 20_000, 1+rng.Int64N(3)))
-				}
-			}
+			batch := randomBatch(rng)
 			if err := sent(s, batch...); err != nil {
 				return err
 			}
@@ -127,6 +121,26 @@ func childLists(s *pgstore.Store) error {
 		fmt.Println(got[i].Load())
 	}
 	return err
+}
+
+// randomBatch is of lists, or of single takes of different keys.
+func randomBatch(rng *rand.Rand) []*driver.Txn {
+	op := func(k int) driver.Op { return takeOp(fmt.Sprint("k", k), 20_000, 1+rng.Int64N(3)) }
+	var batch []*driver.Txn
+	if rng.IntN(2) == 0 {
+		for _, k := range rng.Perm(listKeys)[:1+rng.IntN(10)] {
+			batch = append(batch, &driver.Txn{Verb: driver.Take, Ops: []driver.Op{op(k)}})
+		}
+		return batch
+	}
+	for range 1 + rng.IntN(2)*rng.IntN(8) {
+		txn := &driver.Txn{Verb: driver.Take}
+		for _, k := range rng.Perm(listKeys)[:1+rng.IntN(6)] {
+			txn.Ops = append(txn.Ops, op(k))
+		}
+		batch = append(batch, txn)
+	}
+	return batch
 }
 
 // childHits counts up by ones until it is killed, each time telling how often it was acknowledged, and how often the
@@ -259,7 +273,7 @@ func TestEightProcesses(t *testing.T) {
 	}
 }
 
-// TestLists: random decisions over several keys, in batches, from four processes. There is no error, none is torn, and what
+// TestLists: random decisions over several keys or one, alone and in batches, from four processes. There is no error, none is torn, and what
 // was admitted is what is used.
 func TestLists(t *testing.T) {
 	t.Parallel()

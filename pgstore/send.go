@@ -59,6 +59,9 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (s *Store) callOnce(ctx context.Context, conn *pgxpool.Conn, sql string, args []any) (*reply, error) {
+	if n := len(args) - 1; args[n] == (lockTime{}) {
+		args = append(args[:n:n], lockWait(ctx))
+	}
 	if s.isolate.Load() {
 		return isolated(ctx, conn, sql, args)
 	}
@@ -88,15 +91,18 @@ func readReply(rows pgx.Rows) (*reply, error) {
 	return &p, unreadable
 }
 
+// lockTime as the last argument is the time that a lock may take: it is known when there is a connection.
+type lockTime struct{}
+
 // lockWait is how long the database may wait for a lock, in ms: a bit less than the caller waits, so that it is the
-// database that gives up, and the caller knows that nothing was changed.
+// database that gives up, and the caller knows that nothing was changed. 0: for ever.
 func lockWait(ctx context.Context) int64 {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return 0
 	}
 	left := time.Until(deadline)
-	return max(1, (left - left/16).Milliseconds())
+	return max(1, (left - max(left/8, 20*time.Millisecond)).Milliseconds())
 }
 
 type outcome int

@@ -98,7 +98,7 @@ func (s *Store) Apply(ctx context.Context, batch []*driver.Txn) error {
 	q := newRequest(batch, &s.spaces)
 	clock := int64(driver.MicrosOf(time.Now()))
 	if len(q.txns) > 0 {
-		p, err := s.call(ctx, s.statements[q.form], append(q.args, q.lax, lockWait(ctx))...)
+		p, err := s.call(ctx, s.statements[q.form], append(q.args, q.lax, lockTime{})...)
 		if err != nil {
 			return fmt.Errorf("pgstore: %w", err)
 		}

@@ -13,7 +13,7 @@ import (
 // milliseconds at most.
 const (
 	sweepPages = 128
-	sweepRows  = 500
+	sweepRows  = 250
 )
 
 // sweepLapses is how many holds are ended by one batch.
