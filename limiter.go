@@ -22,6 +22,7 @@ type Limiter struct {
 	info      driver.Info
 	opts      Options
 	namespace string // escaped
+	hashes    bool   // keys
 	err       error  // what is wrong with the options
 
 	plans  plans
@@ -39,7 +40,8 @@ type call struct {
 	txn   driver.Txn
 	ops   [1]driver.Op
 	batch [1]*driver.Txn
-	lost  bool // it is still in the hands of the store
+	plan  *plan // of its op, as it was used last
+	lost  bool  // it is still in the hands of the store
 }
 
 // New makes a Limiter that owns store: Close closes it. nil options are the defaults; options that are invalid make every
@@ -66,6 +68,7 @@ func New(store driver.Store, opts *Options) *Limiter {
 	case l.opts.OnError > LocalOnError:
 		l.err = invalidf(ErrInvalidLimit, "an unknown OnError in the options")
 	}
+	l.hashes = l.opts.KeySecret != nil
 	l.namespace = escapeNamespace(l.opts.Namespace)
 	l.plans.spaces = map[string]string{}
 	l.plans.calendars = map[calendar.Spec]*calendar.Calendar{}

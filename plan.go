@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,6 +92,7 @@ func (id *planID) hash() uint64 {
 
 // plans keeps the plans in use: a small table, each plan in one of a few places by its hash, the older ones pushed out.
 type plans struct {
+	last  atomic.Pointer[plan] // one that is in use, to be looked at first
 	table [1024]atomic.Pointer[plan]
 
 	mu        sync.Mutex
@@ -106,6 +108,9 @@ const (
 )
 
 func (l *Limiter) plan(limit Limit) (*plan, error) {
+	if p := l.plans.last.Load(); p != nil && p.is(limit) {
+		return p, p.err
+	}
 	id, ok := idOf(limit)
 	if !ok {
 		if rule, isRule := limit.(Rule); isRule {
@@ -116,11 +121,35 @@ func (l *Limiter) plan(limit Limit) (*plan, error) {
 	at := id.hash()
 	for i := range uint64(planPlaces) {
 		if p := l.plans.table[(at+i)%uint64(len(l.plans.table))].Load(); p != nil && p.id == id {
+			if rand.Uint32()%64 == 0 { // now and then: several limits in use must not fight for the place
+				l.plans.last.Store(p)
+			}
 			return p, p.err
 		}
 	}
 	p := l.newPlan(id, at)
 	return p, p.err
+}
+
+// is reports whether p is of limit. Like idOf it only switches on types.
+func (p *plan) is(limit Limit) bool {
+	name, onError := "", OnError(0)
+	if rule, ok := limit.(Rule); ok {
+		name, onError, limit = rule.Name, rule.OnError, rule.Limit
+	}
+	id := &p.id
+	if id.name != name || id.onError != onError {
+		return false
+	}
+	switch v := limit.(type) {
+	case TokenBucket:
+		return id.kind == driver.Bucket && id.size == v.Burst && id.n == v.Refill.N && id.span == v.Refill.Per
+	case SlidingWindow:
+		return id.kind == driver.Window && id.size == v.Limit && id.span == v.Window
+	case FixedWindow:
+		return id.kind == driver.Counter && id.size == v.Limit && id.span == v.Window
+	}
+	return false
 }
 
 func (l *Limiter) newPlan(id planID, at uint64) *plan {
@@ -292,7 +321,7 @@ func boundsOf(cal *calendar.Calendar, at driver.Micros) (b [4]driver.Micros) {
 func (l *Limiter) ready(op *driver.Op, p *plan, key Key, cost int64) {
 	*op = p.op
 	op.Key.Group, op.Key.ID = key.group, key.id
-	if l.opts.KeySecret != nil {
+	if l.hashes {
 		op.Key.ID = l.hashed('k', key.id)
 		if key.group != "" {
 			op.Key.Group = l.hashed('g', key.group)

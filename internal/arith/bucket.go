@@ -108,8 +108,11 @@ func (v *View) passesAt(level int64) int64 { return min(v.refilledAt(level), v.s
 
 // ticks is how many ticks it takes to gain so many units: a century's at most, so that they can be multiplied.
 func (v *View) ticks(units int64) int64 {
-	if v.lim.Tick == 1 {
-		return min(ceilDiv(units, v.lim.Gain), Century)
+	if v.lim.Gain > 1 {
+		units = ceilDiv(units, v.lim.Gain)
 	}
-	return min(ceilDiv(units, v.lim.Gain), Century/v.lim.Tick)
+	if v.lim.Tick == 1 {
+		return min(units, Century)
+	}
+	return min(units, Century/v.lim.Tick)
 }

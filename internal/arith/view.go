@@ -19,9 +19,15 @@ func (v *View) Changed() bool { return v.dirty }
 
 // Open is the view of st as lim sees it at now. It reports false for a Budget whose Bounds do not hold now.
 func Open(st *State, lim *Limit, now int64) (v View, ok bool) {
-	// Returned by value: through a pointer, st and lim would escape to the heap.
+	// Returned by value: through a pointer, st and lim would escape to the heap. Small enough to be inlined, so that the
+	// View is made where it stays.
 	v = View{lim: lim, st: st, wall: now, now: now}
-	switch lim.Kind {
+	ok = v.read()
+	return v, ok
+}
+
+func (v *View) read() (ok bool) {
+	switch v.lim.Kind {
 	case Bucket:
 		v.openBucket()
 	case Window:
@@ -29,11 +35,11 @@ func Open(st *State, lim *Limit, now int64) (v View, ok bool) {
 	case Counter:
 		v.openCounter()
 	case Budget:
-		return v, v.openBudget()
+		return v.openBudget()
 	case Slots:
 		v.openSlots()
 	}
-	return v, true
+	return true
 }
 
 // Running reports whether a window or period is open: a charge then needs no Bounds.
