@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -19,11 +20,9 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, s := range shared.servers {
-		if err := s.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
+	if err := shared.close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	if code == 0 {
 		code = leaks()
@@ -44,9 +43,22 @@ func leaks() int {
 }
 
 // shared are the servers that tests share, each started when the first asks for it.
-var shared struct {
+var shared servers
+
+type servers struct {
 	mu      sync.Mutex
 	servers map[string]*engines.Server
+	cluster *engines.Cluster
+}
+
+func (s *servers) close() (err error) {
+	for _, one := range s.servers {
+		err = errors.Join(err, one.Close())
+	}
+	if s.cluster != nil {
+		err = errors.Join(err, s.cluster.Close())
+	}
+	return err
 }
 
 // server is the shared server of a kind: "redis" or "valkey".
@@ -69,9 +81,25 @@ func server(t testing.TB, kind string) *engines.Server {
 	return s
 }
 
+// cluster is the shared cluster. No test breaks it.
+func cluster(t testing.TB) *engines.Cluster {
+	t.Helper()
+	engines.Require(t)
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.cluster == nil {
+		c, err := engines.StartCluster(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.cluster = c
+	}
+	return shared.cluster
+}
+
 func newClient(t testing.TB, addrs ...string) rueidis.Client {
 	t.Helper()
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addrs, DisableCache: true, DisableRetry: true})
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addrs, DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +121,9 @@ func open(t testing.TB, c rueidis.Client, opts *redisstore.Options) *redisstore.
 	}
 	if o.Prefix == "" {
 		o.Prefix = newPrefix()
+	}
+	if o.SweepEvery == 0 {
+		o.SweepEvery = -1
 	}
 	s, err := redisstore.New(c, &o)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -13,35 +15,78 @@ import (
 	"github.com/ration-go/ration/internal/redisscript"
 )
 
-// rueidisClient sends commands through rueidis. It sends none twice by itself: only what is marked as reading is retried by
-// rueidis, and nothing here is.
+// rueidisClient sends commands through rueidis. rueidis sends again what it redirects, and what is marked as reading; nothing
+// here is marked so.
 type rueidisClient struct {
-	c rueidis.Client
+	c        rueidis.Client
+	replicas int
+	wait     time.Duration
 }
 
 func (r rueidisClient) Do(ctx context.Context, cmds []redisscript.Cmd, replies []redisscript.Reply) {
+	if r.replicas > 0 {
+		r.doSure(ctx, cmds, replies)
+		return
+	}
 	if len(cmds) == 1 {
-		replies[0] = rueidisReply(r.c.Do(ctx, r.build(&cmds[0])))
+		replies[0] = rueidisReply(r.c.Do(ctx, build(r.c.B(), &cmds[0])))
 		return
 	}
 	built := make([]rueidis.Completed, len(cmds))
 	for i := range cmds {
-		built[i] = r.build(&cmds[i])
+		built[i] = build(r.c.B(), &cmds[i])
 	}
 	for i, res := range r.c.DoMulti(ctx, built...) {
 		replies[i] = rueidisReply(res)
 	}
 }
 
-func (r rueidisClient) build(cmd *redisscript.Cmd) rueidis.Completed {
-	b := r.c.B().Arbitrary(cmd.Args[0])
+// doSure waits for the replicas after each command that asks for it: on the command's own connection, since WAIT is for what
+// was written there. Such a connection follows no redirection, so redisscript repeats what was redirected.
+func (r rueidisClient) doSure(ctx context.Context, cmds []redisscript.Cmd, replies []redisscript.Reply) {
+	var wg sync.WaitGroup
+	for i := range cmds {
+		wg.Go(func() {
+			if !cmds[i].Sure {
+				replies[i] = rueidisReply(r.c.Do(ctx, build(r.c.B(), &cmds[i])))
+				return
+			}
+			c, release := r.c.Dedicate()
+			defer release()
+			wait := c.B().Arbitrary("WAIT").Args(strconv.Itoa(r.replicas), strconv.FormatInt(max(r.wait.Milliseconds(), 1), 10)).Build()
+			res := c.DoMulti(ctx, build(c.B(), &cmds[i]), wait)
+			replies[i] = rueidisReply(res[0])
+			if replies[i].Err == nil {
+				if n, err := res[1].AsInt64(); err != nil || n < int64(r.replicas) {
+					replies[i].Err = errors.Join(redisscript.ErrReplicas, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Nodes is of redisscript.NodeClient.
+func (r rueidisClient) Nodes(ctx context.Context, cmds []redisscript.Cmd) map[string][]redisscript.Reply {
+	all := map[string][]redisscript.Reply{}
+	for addr, node := range r.c.Nodes() {
+		replies := make([]redisscript.Reply, len(cmds))
+		for i := range cmds {
+			replies[i] = rueidisReply(node.Do(ctx, node.B().Arbitrary(cmds[i].Args...).Build()))
+		}
+		all[addr] = replies
+	}
+	return all
+}
+
+func build(b rueidis.Builder, cmd *redisscript.Cmd) rueidis.Completed {
 	switch {
 	case cmd.Keys > 0:
-		return b.Args(cmd.Args[1:3]...).Keys(cmd.Args[3 : 3+cmd.Keys]...).Args(cmd.Args[3+cmd.Keys:]...).Build()
+		return b.Arbitrary(cmd.Args[:3]...).Keys(cmd.Args[3 : 3+cmd.Keys]...).Args(cmd.Args[3+cmd.Keys:]...).Build()
 	case cmd.Key != "":
-		return b.Keys(cmd.Key).Args(cmd.Args[2:]...).Build()
+		return b.Arbitrary(cmd.Args[0]).Keys(cmd.Key).Args(cmd.Args[2:]...).Build()
 	}
-	return b.Args(cmd.Args[1:]...).Build()
+	return b.Arbitrary(cmd.Args...).Build()
 }
 
 func rueidisReply(res rueidis.RedisResult) (r redisscript.Reply) {
@@ -57,6 +102,13 @@ func rueidisReply(res rueidis.RedisResult) (r redisscript.Reply) {
 		r.Err = err
 		for i := range list {
 			r.List = append(r.List, rueidisText(&list[i]))
+		}
+		return r
+	case m.IsMap(): // CONFIG GET, in RESP 3
+		all, err := m.AsStrMap()
+		r.Err = err
+		for k, v := range all {
+			r.List = append(r.List, k, v)
 		}
 		return r
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ration-go/ration/driver"
 )
@@ -18,10 +19,11 @@ type Client interface {
 
 // Cmd is one command.
 type Cmd struct {
-	Args []string
-	Key  string // decides where on a cluster it goes; "": to any node
-	Keys int    // a script's: so many of Args, from the fourth, are its keys
-	Sure bool   // the client is to make sure that enough replicas have it, if it was told to
+	Args   []string
+	Key    string // decides where on a cluster it goes; "": to any node
+	Keys   int    // a script's: so many of Args, from the fourth, are its keys
+	Script string // the text of the script that Args names
+	Sure   bool   // it writes; the client is to make sure that enough replicas have it, if it was told to
 }
 
 // Reply answers a Cmd.
@@ -72,4 +74,65 @@ func failure(err error) error {
 		return fmt.Errorf("%w: %w", driver.ErrNotApplied, err)
 	}
 	return err
+}
+
+// do sends cmds, and those again that surely were not run and may be now: a server has forgotten their script, or their
+// slot of a cluster is on its way to another node.
+func (s *Store) do(ctx context.Context, cmds []Cmd, replies []Reply) {
+	s.client.Do(ctx, cmds, replies)
+	for wait := leastWait; ; wait = min(2*wait, mostWait) {
+		again, soon := toRepeat(cmds, replies)
+		if len(again) == 0 || !soon && !sleep(ctx, wait) {
+			return
+		}
+		some, answers := make([]Cmd, len(again)), make([]Reply, len(again))
+		for j, i := range again {
+			some[j] = cmds[i]
+		}
+		s.client.Do(ctx, some, answers)
+		for j, i := range again {
+			replies[i] = answers[j]
+		}
+	}
+}
+
+const (
+	leastWait = 2 * time.Millisecond
+	mostWait  = 64 * time.Millisecond
+)
+
+// toRepeat are the places of the commands to be sent again, soon: at once. Those whose script is unknown get it.
+func toRepeat(cmds []Cmd, replies []Reply) (again []int, soon bool) {
+	soon = true
+	for i := range replies {
+		var server *ServerError
+		if replies[i].Err == nil || !errors.As(replies[i].Err, &server) {
+			continue
+		}
+		switch server.Code {
+		case noScript:
+			if cmds[i].Script == "" || cmds[i].Args[0] == "EVAL" {
+				continue
+			}
+			cmds[i].Args[0], cmds[i].Args[1] = "EVAL", cmds[i].Script
+		case "MOVED", "ASK", "TRYAGAIN":
+			soon = false
+		default:
+			continue
+		}
+		again = append(again, i)
+	}
+	return again, soon
+}
+
+// sleep is false if ctx is done before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -54,16 +54,10 @@ func (s *Store) applyOne(ctx context.Context, t *driver.Txn) error {
 	case op.Times > 1:
 		args = append(args, strconv.FormatInt(op.Times, 10))
 	}
-	c.cmds[0] = Cmd{Args: args, Key: key, Keys: keys, Sure: keys == 2}
+	c.cmds[0] = Cmd{Args: args, Key: key, Keys: keys, Script: script.text, Sure: keys == 2}
 	r := &c.replies[0]
 	*r = Reply{}
-	s.client.Do(ctx, c.cmds[:], c.replies[:])
-	var server *ServerError
-	if r.Err != nil && errors.As(r.Err, &server) && server.Code == noScript {
-		args[0], args[1] = "EVAL", script.text
-		*r = Reply{}
-		s.client.Do(ctx, c.cmds[:], c.replies[:])
-	}
+	s.do(ctx, c.cmds[:], c.replies[:])
 	if r.Err != nil && !errors.Is(r.Err, ErrReplicas) {
 		return failure(r.Err)
 	}

@@ -33,7 +33,6 @@ type call struct {
 	args   []string // of each transaction
 	holds  bool
 	writes bool
-	script *script
 	view   viewed
 
 	texts    *limitTexts
@@ -320,18 +319,15 @@ func rawNumbers(op *driver.Op) [10]*int64 {
 
 // cmd is c as a command.
 func (c *call) cmd() Cmd {
-	c.script = &plainScript
+	script := &plainScript
 	if c.holds {
-		c.script = &holdScript
+		script = &holdScript
 	}
 	args := make([]string, 0, 5+len(c.keys)+len(c.limits)+len(c.args))
-	args = append(args, "EVALSHA", c.script.sha, strconv.Itoa(len(c.keys)))
+	args = append(args, "EVALSHA", script.sha, strconv.Itoa(len(c.keys)))
 	args = append(args, c.keys...)
 	args = append(args, strconv.Itoa(c.heads), strconv.Itoa(len(c.limits)))
 	args = append(args, c.limits...)
 	args = append(args, c.args...)
-	return Cmd{Args: args, Key: c.keys[0], Keys: len(c.keys), Sure: c.writes}
+	return Cmd{Args: args, Key: c.keys[0], Keys: len(c.keys), Script: script.text, Sure: c.writes}
 }
-
-// withText makes cmd carry the script itself.
-func (c *call) withText(cmd *Cmd) { cmd.Args[0], cmd.Args[1] = "EVAL", c.script.text }

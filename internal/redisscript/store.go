@@ -7,15 +7,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ration-go/ration/driver"
 )
 
-// Config says how a store keeps its data.
+// Config says how a store keeps its data. The zero value is the default.
 type Config struct {
-	Prefix  string
-	Tags    int
-	Cluster bool // keys of different tags may be on different nodes
+	Prefix     string        // default DefaultPrefix
+	Tags       int           // default DefaultTags; a power of two
+	Cluster    bool          // keys of different tags may be on different nodes
+	SweepEvery time.Duration // default a second; below zero: never
 }
 
 // Store decides transactions by scripts. It is safe for concurrent use.
@@ -28,12 +30,24 @@ type Store struct {
 	limits     limitTexts
 	ones       sync.Pool // of *oneCall
 
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
 	mu     sync.RWMutex
 	spaces map[int][]string // of each tag, as last seen
 }
 
 // New is a Store over client.
 func New(client Client, cfg Config) (*Store, error) {
+	if cfg.Prefix == "" {
+		cfg.Prefix = DefaultPrefix
+	}
+	if cfg.Tags == 0 {
+		cfg.Tags = DefaultTags
+	}
+	if cfg.SweepEvery == 0 {
+		cfg.SweepEvery = time.Second
+	}
 	n, err := newNames(cfg.Prefix, cfg.Tags)
 	if err != nil {
 		return nil, err
@@ -42,7 +56,19 @@ func New(client Client, cfg Config) (*Store, error) {
 	for tag := range cfg.Tags {
 		s.spacesKeys = append(s.spacesKeys, n.spaces(tag))
 	}
+	sweeping, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if cfg.SweepEvery > 0 {
+		s.wg.Go(func() { s.sweepAlways(sweeping, cfg.SweepEvery) })
+	}
 	return s, nil
+}
+
+// Close ends the background work and waits for it. A second call does nothing.
+func (s *Store) Close() error {
+	s.stop()
+	s.wg.Wait()
+	return nil
 }
 
 // Route is of driver.Router.
@@ -145,7 +171,8 @@ func (s *Store) send(ctx context.Context, calls []*call) (rest []*work, err erro
 	for i, c := range calls {
 		cmds[i] = c.cmd()
 	}
-	replies := s.do(ctx, calls, cmds)
+	replies := make([]Reply, len(cmds))
+	s.do(ctx, cmds, replies)
 	for i, c := range calls {
 		if e := failure(replies[i].Err); e != nil && !errors.Is(e, ErrReplicas) {
 			fail(c.work, e)
@@ -169,33 +196,6 @@ func (s *Store) send(ctx context.Context, calls []*call) (rest []*work, err erro
 	return rest, err
 }
 
-// do sends cmds, and those whose script a server has forgotten once more with the script.
-func (s *Store) do(ctx context.Context, calls []*call, cmds []Cmd) []Reply {
-	replies := make([]Reply, len(cmds))
-	s.client.Do(ctx, cmds, replies)
-	var forgotten []int
-	for i := range replies {
-		var server *ServerError
-		if replies[i].Err != nil && errors.As(replies[i].Err, &server) && server.Code == noScript {
-			forgotten = append(forgotten, i)
-		}
-	}
-	if len(forgotten) == 0 {
-		return replies
-	}
-	again := make([]Cmd, len(forgotten))
-	for j, i := range forgotten {
-		calls[i].withText(&cmds[i])
-		again[j] = cmds[i]
-	}
-	answers := make([]Reply, len(again))
-	s.client.Do(ctx, again, answers)
-	for j, i := range forgotten {
-		replies[i] = answers[j]
-	}
-	return replies
-}
-
 // unsure gives the first n transactions err if they changed something.
 func (c *call) unsure(n int, err error) {
 	for _, w := range c.work[:n] {
@@ -213,7 +213,7 @@ func changed(t *driver.Txn) bool {
 // ask sends commands that are not scripts.
 func (s *Store) ask(ctx context.Context, cmds ...Cmd) []Reply {
 	replies := make([]Reply, len(cmds))
-	s.client.Do(ctx, cmds, replies)
+	s.do(ctx, cmds, replies)
 	return replies
 }
 

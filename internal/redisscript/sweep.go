@@ -2,11 +2,13 @@ package redisscript
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"iter"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ration-go/ration/driver"
 )
@@ -51,6 +53,31 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, most int) (dropped
 		}
 	}
 	return dropped, err
+}
+
+// sweepAlways sweeps in the background. Of all processes that share the data one does it at a time.
+func (s *Store) sweepAlways(ctx context.Context, every time.Duration) {
+	const most = 256
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	key, token := s.names.own("sweep", 0), rand.Text()
+	lease := strconv.FormatInt(max(every.Milliseconds()*9/10, 1), 10)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		round, cancel := context.WithTimeout(ctx, max(every, 5*time.Second))
+		won := s.ask(round, Cmd{Key: key, Args: []string{"SET", key, token, "NX", "PX", lease}})[0]
+		for won.Text == "OK" {
+			// What fails is tried again in the next round.
+			if n, err := s.Sweep(round, 0, most); n < most || err != nil {
+				break
+			}
+		}
+		cancel()
+	}
 }
 
 // sweepBatch is how many holds are ended in one step.

@@ -169,7 +169,7 @@ local function keepRecord(r, d, now, injected)
   -- An open hold stays until it is ended, though nobody sweeps for long.
   local margin = r.state == OPEN and OPENFOR or 120000
   if injected then
-    expiry[h] = cdiv(server + (r.keep - now), 1000) + 3600000 + margin
+    expiry[h] = cdiv(server + max(r.keep - now, 0), 1000) + 3600000 + margin
   else
     expiry[h] = cdiv(r.keep, 1000) + margin
   end

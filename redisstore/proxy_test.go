@@ -1,0 +1,153 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// proxy stands between a client and a server, counts the script calls that pass, and can lose replies.
+type proxy struct {
+	addr   string
+	calls  atomic.Int64
+	lose   atomic.Int64 // so many replies to script calls are lost, with their connection
+	ln     net.Listener
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool
+	wg     sync.WaitGroup
+}
+
+func newProxy(t testing.TB, server string) *proxy {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{addr: ln.Addr().String(), ln: ln, conns: map[net.Conn]bool{}}
+	p.wg.Go(func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", server)
+			if err != nil || !p.keep(in, out) {
+				in.Close()
+				continue
+			}
+			p.wg.Go(func() { p.serve(in, out) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		p.mu.Lock()
+		p.closed = true
+		for c := range p.conns {
+			c.Close()
+		}
+		p.mu.Unlock()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		if p.closed {
+			c.Close()
+		}
+		p.conns[c] = true
+	}
+	return !p.closed
+}
+
+func (p *proxy) serve(in, out net.Conn) {
+	var losing atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := out.Read(buf)
+			if n > 0 && losing.Load() {
+				break // what the server has answered is lost
+			}
+			if n > 0 {
+				if _, err := in.Write(buf[:n]); err != nil {
+					break
+				}
+			}
+			if err != nil {
+				break
+			}
+		}
+		in.Close()
+		out.Close()
+	}()
+	r := bufio.NewReader(in)
+	for {
+		cmd, script, err := readCommand(r)
+		if err != nil {
+			break
+		}
+		if script {
+			p.calls.Add(1)
+			if p.lose.Add(-1) >= 0 {
+				losing.Store(true)
+			}
+		}
+		if _, err := out.Write(cmd); err != nil {
+			break
+		}
+	}
+	if !losing.Load() {
+		out.Close()
+	}
+	<-done
+	in.Close()
+	out.Close()
+	p.mu.Lock()
+	delete(p.conns, in)
+	delete(p.conns, out)
+	p.mu.Unlock()
+}
+
+// readCommand reads one command, as it is on the wire, and reports whether it calls a script.
+func readCommand(r *bufio.Reader) (raw []byte, script bool, err error) {
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return nil, false, err
+	}
+	raw = append(raw, line...)
+	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
+	if err != nil || line[0] != '*' {
+		return nil, false, fmt.Errorf("no command: %q", line)
+	}
+	for i := range n {
+		if line, err = r.ReadBytes('\n'); err != nil {
+			return nil, false, err
+		}
+		size, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
+		if err != nil {
+			return nil, false, err
+		}
+		arg := make([]byte, size+2)
+		if _, err := io.ReadFull(r, arg); err != nil {
+			return nil, false, err
+		}
+		raw = append(append(raw, line...), arg...)
+		if i == 0 {
+			script = bytes.HasPrefix(bytes.ToUpper(arg), []byte("EVAL"))
+		}
+	}
+	return raw, script, nil
+}
