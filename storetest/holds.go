@@ -14,9 +14,9 @@ import (
 // holds checks reservations side by side, and with sweeps beside them.
 func (s *suite) holds(t scope) {
 	stores := s.handles(t)
-	for _, text := range s.slowLimits(1000) {
-		s.onceAtOnce(t, stores, text, true)
-		s.settlesAtOnce(t, stores, text)
+	for i, text := range s.slowLimits(1000) {
+		s.onceAtOnce(t, stores, text, crowds[min(i, 1)], true)
+		s.settlesAtOnce(t, stores, text, crowds[min(i, 1)])
 		s.endsAtOnce(t, stores, text)
 		s.progressAtOnce(t, stores, text)
 		s.lostEnds(t, stores[0], text)
@@ -46,7 +46,7 @@ func (s *suite) someUsed(t scope, store driver.Store, p place, text string) {
 }
 
 // settlesAtOnce: a hundred settles of one hold count once.
-func (s *suite) settlesAtOnce(t scope, stores []driver.Store, text string) {
+func (s *suite) settlesAtOnce(t scope, stores []driver.Store, text string, crowd int) {
 	t = &few{scope: t}
 	for _, c := range []struct{ actual, given int64 }{{4, 6}, {25, 0}} {
 		p := s.place()
@@ -67,7 +67,7 @@ func (s *suite) settlesAtOnce(t scope, stores []driver.Store, text string) {
 func (s *suite) endsAtOnce(t scope, stores []driver.Store, text string) {
 	t = &few{scope: t}
 	const callers = 20
-	for range 4 * s.long {
+	for range 2 * s.long {
 		p := s.place()
 		s.someUsed(t, stores[0], p, text)
 		h := s.hold(t, stores[0], p, text, "id", 10)
@@ -200,7 +200,7 @@ func (s *suite) expiredAtOnce(t scope, stores []driver.Store, text string) {
 // no hold is left. What is admitted never passes the limit.
 func (s *suite) truth(t scope, stores []driver.Store, text string) {
 	t = &few{scope: t}
-	const callers, rounds = 8, 12
+	const callers, rounds = 8, 10
 	p := s.place()
 	var a, b atomic.Int64 // settled
 	together(callers, func(i int) {

@@ -92,7 +92,7 @@ func (s *script) reserve(p *part, name string, args []string) (err error) {
 	}
 	for _, item := range items {
 		if item.limit.op.Kind == driver.Slots && !t.Hold {
-			return errors.New("slots are held, so they are reserved")
+			return errNoSlots
 		}
 		t.Ops = append(t.Ops, item.op(s.callerNow()))
 	}

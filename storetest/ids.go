@@ -55,17 +55,18 @@ type holding struct{ *driver.Txn }
 // ids checks what happens once, side by side and after replies that were lost.
 func (s *suite) ids(t scope) {
 	stores := s.handles(t)
-	for _, text := range s.slowLimits(1000) {
-		s.onceAtOnce(t, stores, text, false)
+	for i, text := range s.slowLimits(1000) {
+		s.onceAtOnce(t, stores, text, crowds[min(i, 1)], false)
 		s.eitherAtOnce(t, stores, text)
 		s.lostReply(t, stores[0], text)
 	}
 }
 
-const crowd = 100
+// crowds are how many callers come at once for the first kind of limit, and for the others.
+var crowds = [...]int{100, 20}
 
 // onceAtOnce: a hundred callers with one id are answered alike, and it is charged once.
-func (s *suite) onceAtOnce(t scope, stores []driver.Store, text string, hold bool) {
+func (s *suite) onceAtOnce(t scope, stores []driver.Store, text string, crowd int, hold bool) {
 	t = &few{scope: t}
 	p := s.place()
 	s.someUsed(t, stores[0], p, text)

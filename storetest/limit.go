@@ -38,7 +38,11 @@ func space(kind driver.Kind, rule, calendarText string) string {
 func parseLimit(rule, text string) (l limit, err error) {
 	kind, rest, _ := strings.Cut(text, " ")
 	if kind == "concurrent" {
-		rest = strings.Replace(rest, " lease ", "/", 1)
+		size, lease, ok := strings.Cut(rest, " lease ")
+		if !ok {
+			return l, fmt.Errorf("%q says no lease", text)
+		}
+		rest = size + "/" + lease
 	}
 	size, rest, ok := strings.Cut(rest, "/")
 	n, err := strconv.ParseInt(size, 10, 64)

@@ -269,6 +269,8 @@ func (s *script) txn(name string, args []string) (*driver.Txn, []string, error) 
 	op := l.at(key, cost, s.callerNow())
 	op.Key.Space = s.namespace + l.op.Key.Space
 	switch {
+	case op.Kind == driver.Slots && t.Verb != driver.Peek && t.Verb != driver.Reset:
+		err = errNoSlots
 	case name == "refund":
 		if len(args) != 1 || args[0][0] != '@' {
 			return nil, nil, errors.New("a refund says of when: @TIME")
@@ -287,10 +289,15 @@ func (s *script) txn(name string, args []string) (*driver.Txn, []string, error) 
 func (s *script) list(t *driver.Txn, words []string) (labels []string, err error) {
 	items, labels, err := s.items(words)
 	for _, item := range items {
+		if item.limit.op.Kind == driver.Slots && t.Verb != driver.Peek {
+			return nil, errNoSlots
+		}
 		t.Ops = append(t.Ops, item.op(s.callerNow()))
 	}
 	return labels, err
 }
+
+var errNoSlots = errors.New("slots are held, so they are reserved")
 
 // items reads KEY:LIMIT:COST words.
 func (s *script) items(words []string) (items []heldItem, labels []string, err error) {

@@ -49,9 +49,14 @@ func TestCommandsThatAreNone(t *testing.T) {
 		"reset k", "reset k f 1", "forget", "forget k f", "limit x", "limit x = bucket 1/1s", "limit x = fixed 1", "limit x = tumbling 1/1s",
 		"limit x = fixed -1/1s", "limit x = fixed 1/0s", "limit x = budget 1/fortnight", "limit x = bucket 0/1s burst 1", "sweep now",
 		"batch\n    sweep", "batch\n    batch", `take "k f 1`, "repeat 3 take k f 1", "repeat x 1s take k f 1", "take k:f:1",
-		`take "" f 1`, "take k@ f 1 extra", "take k -> yes",
+		`take "" f 1`, "take k@ f 1 extra", "take k -> yes", "take-all k:f:1 k:f:2",
+		"once", "once a", "once a k", "once a k f", "once a k f x", "once a k f 1 return", "once a k f 1 ttl", "once a k f 1 ttl x", "once a@g k f 1",
+		"once-all a", "once-all a k:f", "reserve a k f 1 ttl 1s ttl 2s", "reserve a k f 1 return return", "reserve a k:f:1", "settle", "settle a x", "settle a -1",
+		"settle a 1 alone", "cancel", "cancel a 1", "progress", "progress a 1s", "renew", "renew a x", "renew a 1s 2s", "holds a", "batch\n    holds",
+		"take k c 1", "take k c 1 times 2", "take-all k:c:1", "refund k c 1 @0s", "once a k c 1", "once-all a k:f:1 k:c:1", "limit x = concurrent 5",
+		"limit x = concurrent 5/1s", "limit x = concurrent 4097 lease 1s", "limit x = concurrent 5 lease 0s",
 	} {
-		_, err := parseCases("test", "# A case\n    limit f = fixed 5/1m\n    "+text+"\n")
+		_, err := parseCases("test", "# A case\n    limit f = fixed 5/1m\n    limit c = concurrent 5 lease 1m\n    "+text+"\n")
 		if err == nil {
 			t.Errorf("%q was taken for a command", text)
 		} else if !strings.HasPrefix(err.Error(), "test:") {
