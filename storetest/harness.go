@@ -11,7 +11,7 @@
 //
 // The suite has case files (testdata/*.txt: what is so, in prose, with commands and the answers expected), random
 // operation sequences compared with a model, and checks of what happens side by side, at the store's cap, when a call is
-// cancelled, and in a crash. It works on [driver.Store] alone and knows nothing of package ration.
+// cancelled, when a reply is lost, and in a crash. It works on [driver.Store] alone and knows nothing of package ration.
 //
 // Environment: RATION_SEED repeats the random sequences of a failure. RATION_LONG=n makes the suite n times as long.
 // RATION_REWRITE=1 rewrites the answers in the case files from the model, in a clone of this module.

@@ -23,7 +23,9 @@ func (s *suite) holds(t scope) {
 		s.expiredAtOnce(t, stores, text)
 	}
 	for _, text := range s.slowLimits(60) {
-		s.truth(t, stores, text)
+		for range s.long {
+			s.truth(t, stores, text)
+		}
 	}
 	s.sweepHolds(t, stores[0])
 }

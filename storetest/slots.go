@@ -11,7 +11,9 @@ import (
 func (s *suite) slots(t scope) {
 	stores := s.handles(t)
 	s.someOfMany(t, stores)
-	s.comeAndGo(t, stores)
+	for range s.long {
+		s.comeAndGo(t, stores)
+	}
 }
 
 const fiveSlots, slotCount = "concurrent 5 lease 1h", 5

@@ -233,8 +233,8 @@ func TestBrokenHarness(t *testing.T) {
 func TestRetryTimesAreTrue(t *testing.T) {
 	t.Parallel()
 	refusals := 0
-	for n := range uint64(300) {
-		s := &suite{info: driver.Info{Caps: driver.CapsRun}}
+	for n := range uint64(700) {
+		s := &suite{info: driver.Info{Caps: allCaps}}
 		g := newGenerator(rand.New(rand.NewPCG(7, n)), s)
 		g.steady = true // a bucket's state ends when the limit that wrote it is full, whoever asks then
 		lines := g.sequence()
@@ -252,8 +252,11 @@ func TestRetryTimesAreTrue(t *testing.T) {
 				if err := apply(m, txn); err != nil {
 					t.Fatal(err)
 				}
+				if txn.Err != nil || txn.Verb > driver.Peek {
+					continue
+				}
 				r := txn.Ops[0].Result
-				if txn.Err != nil || txn.Verb > driver.Peek || r.Allowed || r.Never || r.RetryAfter > driver.Century-dayMicros || len(txn.Ops) > 1 || p.txn.Ops[0].Cost == 0 {
+				if r.Allowed || r.Never || r.RetryAfter > driver.Century-dayMicros || len(txn.Ops) > 1 || p.txn.Ops[0].Cost == 0 {
 					continue
 				}
 				refusals++
