@@ -41,10 +41,10 @@ func New(client rueidis.Client, opts *Options) (*Store, error) {
 // Over is for package goredis: nobody else can make its client.
 func Over(client redisscript.Client, cluster bool, opts *Options) (*Store, error) {
 	o := opts.resolved()
-	core, err := redisscript.New(client, redisscript.Config{Prefix: o.Prefix, Tags: o.Tags, Cluster: cluster, SweepEvery: o.SweepEvery})
-	if err != nil {
+	if err := redisscript.CheckTags(o.Tags); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
+	core := redisscript.New(client, redisscript.Config{Prefix: o.Prefix, Tags: o.Tags, Cluster: cluster, SweepEvery: o.SweepEvery})
 	s := &Store{core: core}
 	if o.Durable {
 		if err := s.checkDurable(o.WaitReplicas); err != nil {

@@ -24,11 +24,16 @@ type names struct {
 	tags   uint64
 }
 
-func newNames(prefix string, tags int) (names, error) {
-	if tags < 1 || tags > maxTags || bits.OnesCount(uint(tags)) != 1 {
-		return names{}, fmt.Errorf("%d tags are not a power of two up to %d", tags, maxTags)
+// CheckTags is an error if there cannot be so many tags. 0 is the default.
+func CheckTags(n int) error {
+	if n < 0 || n > maxTags || n > 0 && bits.OnesCount(uint(n)) != 1 {
+		return fmt.Errorf("%d tags are not a power of two up to %d", n, maxTags)
 	}
-	return names{string(escape(nil, prefix, 0)), uint64(tags)}, nil
+	return nil
+}
+
+func newNames(prefix string, tags int) names {
+	return names{string(escape(nil, prefix, 0)), uint64(tags)}
 }
 
 // tag is the number of the place of a key: by its group, or the key itself if it has none.

@@ -25,6 +25,7 @@ var (
 		driver.Budget:  newScript("onecount"),
 	}
 	plainScript = newScript("head", "bucket", "count", "window", "change", "more", "main")
+	dueScript   = newScript("due")
 	holdScript  = newScript("head", "bucket", "count", "window", "change", "more", "hold", "main")
 )
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ration-go/ration/driver"
@@ -18,6 +19,7 @@ type Config struct {
 	Tags       int           // default DefaultTags; a power of two
 	Cluster    bool          // keys of different tags may be on different nodes
 	SweepEvery time.Duration // default a second; below zero: never
+	Lazy       bool          // sweep only while holds of this process are open
 }
 
 // Store decides transactions by scripts. It is safe for concurrent use.
@@ -30,15 +32,17 @@ type Store struct {
 	limits     limitTexts
 	ones       sync.Pool // of *oneCall
 
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	lazy      bool
+	heldUntil atomic.Int64 // Unix time in ms
+	stop      context.CancelFunc
+	wg        sync.WaitGroup
 
 	mu     sync.RWMutex
 	spaces map[int][]string // of each tag, as last seen
 }
 
-// New is a Store over client.
-func New(client Client, cfg Config) (*Store, error) {
+// New is a Store over client. The tags have to pass CheckTags.
+func New(client Client, cfg Config) *Store {
 	if cfg.Prefix == "" {
 		cfg.Prefix = DefaultPrefix
 	}
@@ -48,11 +52,8 @@ func New(client Client, cfg Config) (*Store, error) {
 	if cfg.SweepEvery == 0 {
 		cfg.SweepEvery = time.Second
 	}
-	n, err := newNames(cfg.Prefix, cfg.Tags)
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{client: client, cluster: cfg.Cluster, names: n, spaces: map[int][]string{}}
+	n := newNames(cfg.Prefix, cfg.Tags)
+	s := &Store{client: client, cluster: cfg.Cluster, lazy: cfg.Lazy, names: n, spaces: map[int][]string{}}
 	for tag := range cfg.Tags {
 		s.spacesKeys = append(s.spacesKeys, n.spaces(tag))
 	}
@@ -61,7 +62,7 @@ func New(client Client, cfg Config) (*Store, error) {
 	if cfg.SweepEvery > 0 {
 		s.wg.Go(func() { s.sweepAlways(sweeping, cfg.SweepEvery) })
 	}
-	return s, nil
+	return s
 }
 
 // Close ends the background work and waits for it. A second call does nothing.
@@ -116,6 +117,9 @@ func (s *Store) works(batch []*driver.Txn) []*work {
 		}
 		if w.tag, t.Err = s.names.tagOfTxn(t); t.Err != nil {
 			continue
+		}
+		if s.lazy && held(t) {
+			s.noteHold(t)
 		}
 		if t.Verb > driver.Forget {
 			w.sent = t.Ops

@@ -16,21 +16,12 @@ import (
 // Sweep is of driver.Sweeper: it ends holds that have expired. All else expires in Redis by itself. Holds that an injected
 // clock wrote are left alone by the server's.
 func (s *Store) Sweep(ctx context.Context, now driver.Micros, most int) (dropped int, err error) {
-	until := now
-	if now == 0 {
-		if until, err = s.clock(ctx); err != nil {
-			return 0, err
-		}
+	if most < 1 {
+		return 0, nil
 	}
-	var cmds []Cmd
-	for tag := range int(s.names.tags) {
-		for i, key := range s.names.due(tag) {
-			if i == 0 || now != 0 {
-				cmds = append(cmds, Cmd{Key: key, Args: []string{
-					"ZRANGEBYSCORE", key, "-inf", strconv.FormatInt(int64(until), 10), "LIMIT", "0", strconv.Itoa(max(most, 1)),
-				}})
-			}
-		}
+	cmds, err := s.dueCmds(ctx, now, most)
+	if err != nil {
+		return 0, err
 	}
 	var batch []*driver.Txn
 	for _, r := range s.ask(ctx, cmds...) {
@@ -55,6 +46,36 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, most int) (dropped
 	return dropped, err
 }
 
+// dueCmds ask which holds are due: one script on a server, and one command for each tag on a cluster.
+func (s *Store) dueCmds(ctx context.Context, now driver.Micros, most int) ([]Cmd, error) {
+	var keys []string
+	for tag := range int(s.names.tags) {
+		for i, key := range s.names.due(tag) {
+			if i == 0 || now != 0 {
+				keys = append(keys, key)
+			}
+		}
+	}
+	if !s.cluster {
+		args := append([]string{"EVALSHA", dueScript.sha, strconv.Itoa(len(keys))}, keys...)
+		args = append(args, strconv.FormatInt(int64(now), 10), strconv.Itoa(most))
+		return []Cmd{{Args: args, Key: keys[0], Keys: len(keys), Script: dueScript.text}}, nil
+	}
+	if now == 0 {
+		var err error
+		if now, err = s.clock(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var cmds []Cmd
+	for _, key := range keys {
+		cmds = append(cmds, Cmd{Key: key, Args: []string{
+			"ZRANGEBYSCORE", key, "-inf", strconv.FormatInt(int64(now), 10), "LIMIT", "0", strconv.Itoa(most),
+		}})
+	}
+	return cmds, nil
+}
+
 // sweepAlways sweeps in the background. Of all processes that share the data one does it at a time.
 func (s *Store) sweepAlways(ctx context.Context, every time.Duration) {
 	const most = 256
@@ -68,6 +89,9 @@ func (s *Store) sweepAlways(ctx context.Context, every time.Duration) {
 			return
 		case <-ticker.C:
 		}
+		if s.lazy && time.Now().UnixMilli() > s.heldUntil.Load() {
+			continue
+		}
 		round, cancel := context.WithTimeout(ctx, max(every, 5*time.Second))
 		won := s.ask(round, Cmd{Key: key, Args: []string{"SET", key, token, "NX", "PX", lease}})[0]
 		for won.Text == "OK" {
@@ -77,6 +101,14 @@ func (s *Store) sweepAlways(ctx context.Context, every time.Duration) {
 			}
 		}
 		cancel()
+	}
+}
+
+// noteHold keeps a lazy sweeper awake until t's hold has ended.
+func (s *Store) noteHold(t *driver.Txn) {
+	until := time.Now().Add(t.TTL.Duration() + time.Minute).UnixMilli()
+	for old := s.heldUntil.Load(); until > old && !s.heldUntil.CompareAndSwap(old, until); {
+		old = s.heldUntil.Load()
 	}
 }
 
