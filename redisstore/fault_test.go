@@ -1,0 +1,243 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/engines"
+	"github.com/ration-go/ration/redisstore"
+)
+
+var year = ration.Budget{Limit: 1 << 40, Period: ration.Year}
+
+func command(t testing.TB, c rueidis.Client, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	r := c.Do(ctx, c.B().Arbitrary(args...).Build())
+	if err := r.Error(); err != nil && !rueidis.IsRedisNil(err) {
+		t.Fatalf("%q: %v", args, err)
+	}
+	text, _ := r.ToString()
+	return text
+}
+
+func used(t testing.TB, l *ration.Limiter, key ration.Key, limit ration.Limit) int64 {
+	t.Helper()
+	d, err := l.Peek(context.Background(), key, limit, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Used
+}
+
+// TestScriptFlush: a server that forgets its scripts every 10 ms loses nothing and charges nothing twice.
+func TestScriptFlush(t *testing.T) {
+	t.Parallel()
+	srv := engines.Redis(t, nil)
+	admin := newClient(t, srv.Addr)
+	l := ration.New(open(t, newClient(t, srv.Addr), nil), nil)
+	key := ration.KeyOf("k")
+	stop := make(chan struct{})
+	var flushing sync.WaitGroup
+	flushing.Go(func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				if err := admin.Do(context.Background(), admin.B().ScriptFlush().Build()).Error(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	var wg sync.WaitGroup
+	var charged atomic.Int64
+	end := time.Now().Add(time.Second)
+	for i := range 8 {
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				if i == 0 {
+					r, err := l.Reserve(context.Background(), nil, key.Charge(year, 2))
+					if err != nil || !r.Allowed {
+						t.Error(r, err)
+						return
+					}
+					if err := r.Settle(context.Background(), 1); err != nil {
+						t.Error(err)
+					}
+				} else if d, err := l.Take(context.Background(), key, year, 1); err != nil || !d.Allowed {
+					t.Error(d, err)
+					return
+				}
+				charged.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	flushing.Wait()
+	if n := used(t, l, key, year); n != charged.Load() {
+		t.Fatalf("%d used after %d charges", n, charged.Load())
+	}
+	t.Logf("%d charges", charged.Load())
+}
+
+// TestLostReply: a call whose reply is lost is not sent again, and says that its outcome is not known.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, server(t, "redis").Addr)
+	l := ration.New(open(t, newClient(t, p.addr), nil), &ration.Options{NoJoin: true})
+	ctx := context.Background()
+	key := ration.KeyOf("k")
+	least, most := int64(0), int64(0)
+	for i := range 60 {
+		if i%3 == 0 {
+			p.lose.Store(1)
+		}
+		_, err := l.Take(ctx, key, year, 1)
+		switch {
+		case err == nil:
+			least, most = least+1, most+1
+		case errors.Is(err, ration.ErrOutcomeUnknown):
+			most++
+		case !errors.Is(err, driver.ErrNotApplied):
+			t.Errorf("neither known nor unknown: %v", err)
+		}
+	}
+	p.lose.Store(0)
+	var n int64
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		d, err := l.Peek(ctx, key, year, 0)
+		if err == nil {
+			n = d.Used
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	if n < least || n > most || most-least < 10 {
+		t.Fatalf("%d used; %d takes passed, and %d may have", n, least, most-least)
+	}
+	t.Logf("%d used, %d passed, %d unknown", n, least, most-least)
+}
+
+// TestUnreachable: what surely was not sent says so.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	srv := engines.Redis(t, nil)
+	l := ration.New(open(t, newClient(t, srv.Addr), nil), nil)
+	ctx := context.Background()
+	if _, err := l.Take(ctx, ration.KeyOf("k"), year, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Take(ctx, ration.KeyOf("k"), year, 1) // on the connection that is broken
+	for range 3 {
+		if _, err = l.Take(ctx, ration.KeyOf("k"), year, 1); !errors.Is(err, driver.ErrNotApplied) {
+			t.Fatalf("no connection was there, but the error is: %v", err)
+		}
+	}
+	if err := srv.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, err = l.Take(ctx, ration.KeyOf("k"), year, 1); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	if n := used(t, l, ration.KeyOf("k"), year); n != 2 {
+		t.Fatalf("%d used", n)
+	}
+}
+
+// TestRefusals: errors by which a server says that it does not write.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	srv := engines.Redis(t, nil)
+	c := newClient(t, srv.Addr)
+	l := ration.New(open(t, c, nil), nil)
+	ctx := context.Background()
+	key := ration.KeyOf("k")
+	take := func(want error) {
+		t.Helper()
+		if _, err := l.Take(ctx, key, year, 1); !errors.Is(err, want) || !errors.Is(err, driver.ErrNotApplied) {
+			t.Fatalf("got %v, want %v", err, want)
+		}
+	}
+	if _, err := l.Take(ctx, key, year, 1); err != nil {
+		t.Fatal(err)
+	}
+	command(t, c, "CONFIG", "SET", "maxmemory", "1")
+	take(ration.ErrFull)
+	if n := used(t, l, key, year); n != 1 {
+		t.Fatalf("%d used", n)
+	}
+	command(t, c, "CONFIG", "SET", "maxmemory", "0")
+	command(t, c, "CONFIG", "SET", "min-replicas-to-write", "1")
+	take(driver.ErrNotApplied)
+	command(t, c, "CONFIG", "SET", "min-replicas-to-write", "0")
+	command(t, c, "REPLICAOF", "127.0.0.1", "1")
+	take(driver.ErrNotApplied)
+	command(t, c, "REPLICAOF", "NO", "ONE")
+	if _, err := l.Take(ctx, key, year, 1); err != nil {
+		t.Fatal(err)
+	}
+	if n := used(t, l, key, year); n != 2 {
+		t.Fatalf("%d used", n)
+	}
+}
+
+// TestForeign: what somebody else keeps under a key is an error for that key alone, and stays.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, server(t, "redis").Addr)
+	prefix := newPrefix()
+	s := open(t, c, &redisstore.Options{Prefix: prefix})
+	op := func(id string) driver.Op {
+		return driver.Op{Key: driver.Key{Space: "|c||", Group: "g", ID: id}, Kind: driver.Counter, Size: 9, Span: 60e6, Cost: 1}
+	}
+	tag := s.Route(op("").Key)
+	name := func(id string) string { return prefix + "|c||{" + tag + "}:g:" + id }
+	command(t, c, "SET", name("text"), "hello")
+	command(t, c, "SET", name("near"), "p1,2,three,4,5")
+	command(t, c, "LPUSH", name("list"), "x")
+	for _, id := range []string{"text", "near", "list"} {
+		for _, verb := range []driver.Verb{driver.Take, driver.Peek, driver.Hit, driver.Refund, driver.Reset} {
+			alone := &driver.Txn{Verb: verb, Ops: []driver.Op{op(id)}}
+			apply(t, s, alone)
+			bad := &driver.Txn{Verb: verb, Ops: []driver.Op{op(id), op("mine")}}
+			good := &driver.Txn{Verb: driver.Take, Ops: []driver.Op{op("good" + id + fmt.Sprint(verb))}}
+			apply(t, s, bad, good)
+			if !errors.Is(alone.Err, driver.ErrCorrupt) || !errors.Is(bad.Err, driver.ErrCorrupt) || good.Err != nil || !good.Allowed {
+				t.Errorf("%s, verb %d: %v, %v, %v", id, verb, alone.Err, bad.Err, good.Err)
+			}
+		}
+	}
+	apply(t, s, &driver.Txn{Verb: driver.Forget, Ops: []driver.Op{{Key: driver.Key{Space: "|", Group: "g", ID: "text"}}}})
+	if command(t, c, "GET", name("text")) != "hello" || command(t, c, "TYPE", name("list")) != "list" {
+		t.Error("it was changed")
+	}
+	mine := &driver.Txn{Verb: driver.Peek, Ops: []driver.Op{op("mine")}}
+	if apply(t, s, mine); mine.Ops[0].Result.Used != 0 {
+		t.Errorf("%d used by refused lists", mine.Ops[0].Result.Used)
+	}
+}
