@@ -101,9 +101,12 @@ BEGIN
                     ELSE lims[o.lim + 11] END AS stamp OFFSET 0
             ) e
         ), u AS (
-            -- A row that was changed meanwhile is another one now: it is locked and left as it is.
+            -- A row that was changed meanwhile is locked and left as it is. Its numbers are compared, as some releases of
+            -- PostgreSQL do not look at ctid again when they have waited for a lock.
             UPDATE @schema@.ration_states t SET level = d.level, unit = d.unit, stamp = d.stamp, since = d.since, expires = d.expires, lag = d.lag, uses = NULL
-                FROM d WHERE d.w AND t.ctid = d.tid RETURNING d.i
+                FROM d WHERE d.w AND t.ctid = d.tid AND t.level = d.old_level AND t.unit = d.old_unit AND t.stamp = d.old_stamp AND t.since = d.old_since
+                    AND t.expires = d.old_expires AND t.key = d.key
+                RETURNING d.i
         ), m AS (
             INSERT INTO @schema@.ration_states (level, unit, stamp, since, expires, lag, key)
                 SELECT d.level, d.unit, d.stamp, d.since, d.expires, d.lag, d.key FROM d WHERE d.w AND d.tid IS NULL ON CONFLICT DO NOTHING RETURNING 1

@@ -33,6 +33,7 @@ DECLARE
     counting boolean;
     nu   integer;
     first boolean := true;
+    ignored text;
     latest bigint; -- the row's clock
     level bigint; stamp bigint; since bigint; expires bigint; uses bigint[];
 BEGIN
@@ -152,10 +153,10 @@ BEGIN
         IF first THEN
             first := false;
             IF lax THEN
-                PERFORM set_config('synchronous_commit', 'off', true);
+                ignored := set_config('synchronous_commit', 'off', true);
             END IF;
             IF wait > 0 THEN
-                PERFORM set_config('lock_timeout', wait::text, true);
+                ignored := set_config('lock_timeout', wait::text, true);
             END IF;
         END IF;
         IF r.key IS NULL THEN
