@@ -31,7 +31,7 @@ const (
 
 // rounds is n, or less where time matters.
 func rounds(n int) int {
-	if testing.Short() {
+	if testing.Short() || raced {
 		return n / 10
 	}
 	return n

@@ -162,7 +162,7 @@ func randomAt(r *rand.Rand, zone *time.Location) int64 {
 func TestBoundsReference(t *testing.T) {
 	t.Parallel()
 	rounds := 800
-	if testing.Short() {
+	if testing.Short() || raced {
 		rounds = 200
 	}
 	r := rand.New(rand.NewPCG(1, 2))
