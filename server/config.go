@@ -23,7 +23,7 @@ type Config struct {
 	// Hosts are names, beside localhost and addresses, under which a server on loopback may be called: those that a proxy
 	// in front of it passes on. Others are refused, since a web page can make a name of its own mean this machine.
 	Hosts []string
-	// Store is a URL; its scheme is one of Options.Stores: "memory:", "sqlite:PATH", "postgres://…".
+	// Store is a URL; its scheme is one of Options.Stores: "memory:", "sqlite:PATH", "postgres://…", "redis://…".
 	Store string
 	// Namespace keeps applications on one store apart. At most 256 bytes.
 	Namespace string
@@ -41,6 +41,7 @@ type Config struct {
 	SQLite   SQLiteConfig
 	Memory   MemoryConfig
 	Postgres PostgresConfig
+	Redis    RedisConfig
 
 	// Limits are the named limits, in the order of the file.
 	Limits []ration.Rule
@@ -71,6 +72,12 @@ type PostgresConfig struct {
 	Migrate string // "auto", the default: make or renew the schema at the start; or "off": "ration migrate" did it
 }
 
+// RedisConfig is for stores of Redis, Valkey and Upstash.
+type RedisConfig struct {
+	Prefix       string // of all keys; default "ration:"
+	WaitReplicas int    // replicas that must have a charge before it is acknowledged; not for Upstash
+}
+
 // Defaults is the configuration of a server that was told nothing.
 func Defaults() *Config {
 	return &Config{
@@ -82,6 +89,7 @@ func Defaults() *Config {
 		Log:             LogConfig{Level: slog.LevelInfo, Format: "text"},
 		SQLite:          SQLiteConfig{Synchronous: "full"},
 		Postgres:        PostgresConfig{Schema: "ration", Migrate: "auto"},
+		Redis:           RedisConfig{Prefix: "ration:"},
 	}
 }
 

@@ -27,6 +27,7 @@ sqlite:
   synchronous: normal
 memory: {max_keys: 10, max_bytes: 1000000}
 postgres: {schema: limits, migrate: off}
+redis: {prefix: "limits:", wait_replicas: 1}
 limits:
   chat: bucket 10/1m burst 20
   tokens:
@@ -41,6 +42,7 @@ limits:
 		SQLite:   server.SQLiteConfig{Synchronous: "normal"},
 		Memory:   server.MemoryConfig{MaxKeys: 10, MaxBytes: 1000000},
 		Postgres: server.PostgresConfig{Schema: "limits", Migrate: "off"},
+		Redis:    server.RedisConfig{Prefix: "limits:", WaitReplicas: 1},
 		Limits: []ration.Rule{
 			{Name: "chat", Limit: ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)}},
 			{Name: "tokens", Limit: ration.Budget{Limit: 5000000, Period: ration.Month, Zone: "Europe/Berlin"}, OnError: ration.DenyOnError},
@@ -89,7 +91,7 @@ func TestLoadFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{"lisen: x\n", "c:1: lisen: unknown key; did you mean listen?"},
-		{"colour: x\n", "c:1: colour: unknown key; known are listen, hosts, store, namespace, key_secret_file, on_error, timeout, shutdown_timeout, log, sqlite, memory, postgres, limits"},
+		{"colour: x\n", "c:1: colour: unknown key; known are listen, hosts, store, namespace, key_secret_file, on_error, timeout, shutdown_timeout, log, sqlite, memory, postgres, redis, limits"},
 		{"\nlog:\n  levl: info\n", "c:3: log.levl: unknown key; did you mean level?"},
 		{"log:\n  log: {level: info}\n", "c:2: log.log: unknown key; known are level, format"},
 		{"log: debug\n", "c:1: log: not a map of keys and values"},

@@ -7,6 +7,7 @@ require (
 	github.com/ncruces/go-sqlite3 v0.37.0
 	github.com/ration-go/ration v0.0.0
 	github.com/ration-go/ration/pgstore v0.0.0
+	github.com/ration-go/ration/redisstore v0.0.0
 	github.com/ration-go/ration/sqlitestore v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -20,6 +21,7 @@ require (
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/ncruces/go-sqlite3-wasm/v6 v6.5.35401 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -28,5 +30,6 @@ require (
 replace (
 	github.com/ration-go/ration => ../
 	github.com/ration-go/ration/pgstore => ../pgstore
+	github.com/ration-go/ration/redisstore => ../redisstore
 	github.com/ration-go/ration/sqlitestore => ../sqlitestore
 )

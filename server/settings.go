@@ -43,7 +43,7 @@ var settings = []*setting{
 		get: func(c *Config) string { return strings.Join(c.Hosts, ",") },
 	},
 	{
-		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH, memory: or postgres://…",
+		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH, memory:, postgres://…, redis://… or upstash:",
 		set: func(c *Config, text string) (err error) { c.Store, err = parseStoreURL(text); return err },
 		get: func(c *Config) string { return c.Store },
 	},
@@ -133,6 +133,25 @@ var settings = []*setting{
 			return err
 		},
 		get: func(c *Config) string { return c.Postgres.Migrate },
+	},
+	{
+		name: "redis.prefix", value: "TEXT", help: "what all keys in Redis, Valkey or Upstash begin with",
+		set: func(c *Config, text string) error {
+			if c.Redis.Prefix = text; text == "" || len(text) > 64 {
+				return fmt.Errorf("a prefix of %d bytes is not between 1 and 64", len(text))
+			}
+			return nil
+		},
+		get: func(c *Config) string { return c.Redis.Prefix },
+	},
+	{
+		name: "redis.wait_replicas", value: "N", help: "replicas that must have a charge before it is acknowledged",
+		set: func(c *Config, text string) error {
+			n, err := parseCount(text, 16)
+			c.Redis.WaitReplicas = int(n)
+			return err
+		},
+		get: func(c *Config) string { return strconv.Itoa(c.Redis.WaitReplicas) },
 	},
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/memstore"
+	"github.com/ration-go/ration/upstashstore"
 )
 
 // OpenFunc opens the store that url names; url begins with the scheme under which the function stands in Options.Stores.
@@ -26,6 +27,14 @@ func OpenMemory(_ context.Context, url string, cfg *Config) (driver.Store, error
 		return nil, errors.New("nothing comes after memory: ; bounds are set by memory.max_keys and memory.max_bytes")
 	}
 	return memstore.New(&memstore.Options{MaxKeys: cfg.Memory.MaxKeys, MaxBytes: cfg.Memory.MaxBytes}), nil
+}
+
+// OpenUpstash opens upstash: a database of Upstash, whose URL and token are in the environment (see package upstashstore).
+func OpenUpstash(_ context.Context, url string, cfg *Config) (driver.Store, error) {
+	if url != "upstash:" {
+		return nil, errors.New("nothing comes after upstash: ; the URL and the token are read from UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN")
+	}
+	return upstashstore.New(&upstashstore.Options{Prefix: cfg.Redis.Prefix}), nil
 }
 
 // MigrateFunc makes or renews what the store that url names keeps its counts in. With print it writes the statements there

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ration-go/ration/server"
 	"github.com/ration-go/ration/server/postgres"
+	"github.com/ration-go/ration/server/redis"
 	"github.com/ration-go/ration/server/sqlite"
 )
 
@@ -19,6 +20,14 @@ func main() {
 			"sqlite":     sqlite.Open,
 			"postgres":   postgres.Open,
 			"postgresql": postgres.Open,
+
+			"redis":           redis.Open,
+			"rediss":          redis.Open,
+			"redis-cluster":   redis.Open,
+			"rediss-cluster":  redis.Open,
+			"redis-sentinel":  redis.Open,
+			"rediss-sentinel": redis.Open,
+			"upstash":         server.OpenUpstash,
 		},
 		Migrations: map[string]server.MigrateFunc{
 			"postgres":   postgres.Migrate,
