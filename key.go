@@ -1,6 +1,9 @@
 package ration
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // maxKey is the greatest length of a key or a group, in bytes, before escaping.
 const maxKey = 1024
@@ -110,3 +113,9 @@ func (k Key) String() string { return "ration.Key(hidden)" }
 
 // GoString is the same as String.
 func (k Key) GoString() string { return k.String() }
+
+// String says nothing of the key, like Key.String.
+func (c Charge) String() string { return fmt.Sprintf("%v, cost %d", c.key, c.cost) }
+
+// GoString is the same as String.
+func (c Charge) GoString() string { return c.String() }

@@ -1,6 +1,7 @@
 package ration
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,7 @@ func New(store driver.Store, opts *Options) *Limiter {
 	case l.opts.OnError > LocalOnError:
 		l.err = invalidf(ErrInvalidLimit, "an unknown OnError in the options")
 	}
+	l.opts.KeySecret = bytes.Clone(l.opts.KeySecret)
 	l.hashes = l.opts.KeySecret != nil
 	l.namespace = escapeNamespace(l.opts.Namespace)
 	l.plans.spaces = map[string]string{}
@@ -160,7 +162,7 @@ func (l *Limiter) send(ctx context.Context, batch []*driver.Txn) error {
 		return ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return notSent(err)
+		return tooLateError{notSent(err)}
 	}
 	if l.opts.Clock != nil {
 		now := l.now()
@@ -194,6 +196,11 @@ func (l *Limiter) send(ctx context.Context, batch []*driver.Txn) error {
 	}
 	return l.store.Apply(ctx, batch)
 }
+
+// tooLateError is of a call whose context was done before: no trouble of the store.
+type tooLateError struct{ error }
+
+func (e tooLateError) Unwrap() error { return e.error }
 
 // lostError is of a call whose caller's time ended while a batch had it.
 type lostError struct{ error }
@@ -244,7 +251,7 @@ func (l *Limiter) failed(ctx context.Context, err error, ps ...*plan) (Decision,
 
 // outage reports whether err is the store's trouble, not the caller's.
 func outage(ctx context.Context, err error) bool {
-	if errors.Is(ctx.Err(), context.Canceled) {
+	if _, late := errors.AsType[tooLateError](err); late || errors.Is(ctx.Err(), context.Canceled) {
 		return false
 	}
 	for _, own := range []error{ErrInvalidKey, ErrInvalidLimit, ErrInvalidCost, ErrInvalidTime, ErrInvalidID, ErrUnsupported, ErrOverflow,

@@ -2,6 +2,7 @@ package ration
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -31,6 +32,14 @@ type Options struct {
 	// Logger gets New's warning; default slog.Default().
 	Logger *slog.Logger
 }
+
+// String leaves out the secret.
+func (o Options) String() string {
+	return fmt.Sprintf("namespace %q, keys hashed: %v, on error %v, timeout %v", o.Namespace, o.KeySecret != nil, o.OnError, o.Timeout)
+}
+
+// GoString is the same as String.
+func (o Options) GoString() string { return o.String() }
 
 // OnError says what to do when the store could not tell: it is slow, dead or full. Bad input is always an error.
 type OnError uint8

@@ -47,8 +47,9 @@ type Reservation struct {
 	costs   []int64
 	held    bool
 	ttl     time.Duration
-	expires atomic.Int64 // driver.Micros
-	life    atomic.Int64 // driver.Micros: from the last renewal that is known to the expiry; 0: none is
+	expires atomic.Int64              // driver.Micros
+	renewed atomic.Pointer[time.Time] // when the call was sent that the life counts from
+	life    atomic.Int64              // driver.Micros: from the last renewal that is known to the expiry; 0: none is
 }
 
 // Reserve charges 1 to 64 limits, all or none, as TakeAll does, and holds the charge: do the work, then Settle what it
@@ -91,6 +92,9 @@ func (l *Limiter) reserve(ctx context.Context, opts *ReserveOptions, charges []C
 	if err != nil {
 		return nil, err
 	}
+	if len(s.ops) != len(charges) {
+		return nil, invalidf(ErrInvalidLimit, "two charges of a reservation share a count, and Settle could not tell them apart; make them one charge")
+	}
 	if o.ID == "" {
 		o.ID = rand.Text()
 	}
@@ -119,15 +123,18 @@ func (r *Reservation) take(ctx context.Context, txn driver.Txn) error {
 	l := r.l
 	txn.ID = l.txnID(r.id)
 	txn.Ops = append([]driver.Op(nil), r.list.ops...)
-	if err := l.applyOnce(ctx, &txn); err != nil {
-		o, err := l.degraded(ctx, err, &r.list)
+	sent := time.Now()
+	if cause := l.applyOnce(ctx, &txn); cause != nil {
+		o, err := l.degraded(ctx, cause, &r.list)
 		r.Outcome = o
+		// Allowed by the outage policy. There may be a hold all the same, to be ended.
+		r.held = err == nil && errors.Is(cause, ErrOutcomeUnknown)
 		return err
 	}
 	r.Outcome = r.list.outcome(&txn)
 	r.held = txn.Allowed
 	r.id = strings.TrimPrefix(txn.ID, l.namespace+"|") // with its route, if the store is asked by way of another
-	r.moveExpiry(&txn, r.ttl)
+	r.moveExpiry(&txn, r.ttl, sent)
 	return nil
 }
 
@@ -272,7 +279,8 @@ func (r *Reservation) ExpiresAt() time.Time {
 }
 
 // moveExpiry notes that t gave ttl, or the shortest lease, to live.
-func (r *Reservation) moveExpiry(t *driver.Txn, ttl time.Duration) {
+func (r *Reservation) moveExpiry(t *driver.Txn, ttl time.Duration, sent time.Time) {
+	r.renewed.Store(&sent)
 	if ttl == 0 {
 		return
 	}
@@ -324,11 +332,12 @@ func (r *Reservation) Progress(ctx context.Context, soFar ...int64) (ok bool, er
 	if err != nil {
 		return false, err
 	}
+	sent := time.Now()
 	t, err := r.end(ctx, "progress", &driver.Txn{Verb: driver.Progress, Amounts: amounts})
 	if err != nil {
 		return false, err
 	}
-	r.moveExpiry(t, r.ttl)
+	r.moveExpiry(t, r.ttl, sent)
 	return t.Allowed, nil
 }
 
@@ -340,12 +349,13 @@ func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
 	if ttl != 0 && (ttl < minTTL || ttl > maxTTL) {
 		return invalidf(ErrInvalidTime, "a reservation's TTL of %v is not between %v and %v", ttl, minTTL, maxTTL)
 	}
+	sent := time.Now()
 	t, err := r.end(ctx, "renew", &driver.Txn{Verb: driver.Renew, TTL: micros(ttl)})
 	if err == nil {
 		if ttl == 0 {
 			ttl = r.ttl
 		}
-		r.moveExpiry(t, ttl)
+		r.moveExpiry(t, ttl, sent)
 	}
 	return err
 }
@@ -367,6 +377,9 @@ func (r *Reservation) end(ctx context.Context, verb string, t *driver.Txn) (*dri
 		ctx, cancel := l.afterCancel(ctx)
 		err = l.applyOnce(ctx, t)
 		cancel()
+	}
+	if r.Degraded && errors.Is(err, ErrNoReservation) {
+		t.Allowed, err = true, nil // there was none
 	}
 	if errors.Is(err, driver.ErrAmounts) {
 		err = fmt.Errorf("%w: %w", ErrInvalidCost, err)
@@ -422,7 +435,7 @@ func (r *Reservation) amounts(given []int64) ([]int64, error) {
 
 // KeepAlive renews the reservation until stop is called or ctx is done. The context that it returns ends if the
 // reservation is lost: it was ended elsewhere, or could not be renewed before it expired. stop waits for a renewal that is
-// under way.
+// under way. A reservation known by its ID alone is given ten minutes with each renewal.
 func (r *Reservation) KeepAlive(ctx context.Context) (alive context.Context, stop context.CancelFunc) {
 	alive, cancel := context.WithCancelCause(ctx)
 	if r == nil || !r.held {
@@ -442,9 +455,16 @@ func (r *Reservation) KeepAlive(ctx context.Context) (alive context.Context, sto
 func (r *Reservation) renewUntil(alive context.Context, lost context.CancelCauseFunc) {
 	life := driver.Micros(r.life.Load()).Duration()
 	ttl, wait, last := time.Duration(0), life/3, time.Now()
-	if life == 0 { // by its id alone: how long it lives is not known, so it is told
-		ttl, life, wait = defaultTTL, minTTL, 0
+	if sent := r.renewed.Load(); sent != nil {
+		last = *sent
+		wait -= time.Since(last)
 	}
+	if life == 0 { // by its id alone: how long it lives is not known, so it is told
+		ttl, life, wait = defaultTTL, defaultTTL, 0
+	}
+	// A renewal may hang for longer than the reservation lives.
+	expired := time.AfterFunc(life-time.Since(last), func() { lost(errLost) })
+	defer expired.Stop()
 	for {
 		timer := time.NewTimer(wait)
 		select {
@@ -457,16 +477,21 @@ func (r *Reservation) renewUntil(alive context.Context, lost context.CancelCause
 		err := r.Renew(alive, ttl)
 		switch {
 		case err == nil:
-			life = driver.Micros(r.life.Load()).Duration()
+			if n := driver.Micros(r.life.Load()).Duration(); n > 0 {
+				life = n
+			}
 			last, wait = sent, life/3
-		case errors.Is(err, ErrEnded), errors.Is(err, ErrNoReservation), errors.Is(err, ErrClosed), time.Since(last) >= life:
-			lost(fmt.Errorf("ration: the reservation is lost: %w", err))
+			expired.Reset(life - time.Since(last))
+		case errors.Is(err, ErrEnded), errors.Is(err, ErrNoReservation), errors.Is(err, ErrClosed):
+			lost(fmt.Errorf("%w: %w", errLost, err))
 			return
 		default:
-			wait = min(life/12, life-time.Since(last))
+			wait = min(life/12, time.Second)
 		}
 	}
 }
+
+var errLost = errors.New("ration: the reservation is lost")
 
 // Hold is an open reservation, as Holds lists it.
 type Hold struct {

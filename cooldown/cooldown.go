@@ -66,7 +66,7 @@ func Run(ctx context.Context, c Call, command func(context.Context) error, gates
 	return err
 }
 
-var errPanicked = errors.New("cooldown: the command panicked")
+var errPanicked = errors.New("cooldown: the command or a gate panicked")
 
 // And passes if all gates pass. If one does not, those before it get back what they took.
 func And(gates ...Gate) Gate {
@@ -81,9 +81,16 @@ func And(gates ...Gate) Gate {
 		if c.Command == "" {
 			return nil, errors.New("cooldown: the call names no command")
 		}
+		passed := false
+		defer func() {
+			if !passed && len(ends) > 0 { // a gate panicked
+				_ = endAll(ctx, errPanicked)
+			}
+		}()
 		for _, gate := range gates {
 			end, err := gate(ctx, c)
 			if err != nil {
+				passed = true
 				if failed := endAll(ctx, err); failed != nil {
 					err = errors.Join(err, failed)
 				}
@@ -93,6 +100,7 @@ func And(gates ...Gate) Gate {
 				ends = append(ends, end)
 			}
 		}
+		passed = true
 		return endAll, nil
 	}
 }
@@ -151,7 +159,8 @@ type Options struct {
 // settings are not part of what is counted, so they can change. Two cooldowns of one kind for one command and scope are one
 // count; make them Rules of different names to keep them apart.
 //
-// Cooldowns count under rule names that begin with "cooldown", which no limit of the program's own should have.
+// Cooldowns count under rule names that begin with "cooldown", which no limit of the program's own should have; a Rule's own
+// name is 50 bytes at most.
 func New(l *ration.Limiter, limit ration.Limit, opts *Options) Gate {
 	o := Options{}
 	if opts != nil {

@@ -209,3 +209,17 @@ func TestTimestamp(t *testing.T) {
 		}
 	}
 }
+
+func TestGateThatPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *ration.Limiter) {
+		gate := cooldown.New(l, once, nil)
+		broken := func(context.Context, cooldown.Call) (cooldown.End, error) { panic("boom") }
+		func() {
+			defer func() { recover() }()
+			cooldown.Run(ctx, call("a"), ran, gate, broken)
+		}()
+		if err := cooldown.Run(ctx, call("a"), ran, gate); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -101,7 +101,11 @@ func (s *Store) once(t *driver.Txn) {
 	var err error
 	for range tries {
 		var need room
-		if need, err = tx.do(ops, func() error { return driver.Run(&tx, t.At, []*driver.Txn{t}) }); need == (room{}) || err != nil {
+		if need, err = tx.do(ops, func() error {
+			err := driver.Run(&tx, t.At, []*driver.Txn{t})
+			tx.markRefused()
+			return err
+		}); need == (room{}) || err != nil {
 			break
 		}
 		err = driver.ErrFull
@@ -170,6 +174,23 @@ func (tx *holdTx) do(ops []driver.Op, f func() error) (need room, err error) {
 	}
 	tx.commit()
 	return room{}, nil
+}
+
+// markRefused notes on the rows that refused a Take that they must not be dropped for want of room.
+func (tx *holdTx) markRefused() {
+	t, s := tx.t, tx.s
+	if t.Verb != driver.Take || t.Allowed || t.Err != nil {
+		return
+	}
+	for i := range t.Ops {
+		if t.Ops[i].Result.Allowed {
+			continue
+		}
+		num, tag := s.place(&t.Ops[i].Key)
+		if r := s.find(&s.shards[num], &t.Ops[i].Key, tag); r != nil {
+			r[atMeta] |= flagRefused
+		}
+	}
 }
 
 // need is the room of all that was saved, beyond what it replaces.

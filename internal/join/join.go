@@ -6,7 +6,6 @@ package join
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -33,6 +32,7 @@ type Joiner struct {
 	// queue[head:] wait, in the order in which they came.
 	queue  []*waiter
 	head   int
+	gone   int // of them, callers that have left
 	busy   int // places taken
 	closed bool
 	work   sync.WaitGroup // batches under way
@@ -42,7 +42,8 @@ type Joiner struct {
 // waiter is a call in the queue. Once it is sent, it belongs to its batch until done.
 type waiter struct {
 	t        *driver.Txn
-	deadline time.Time // zero: none
+	deadline time.Time   // its context's, or the Timeout's
+	timer    *time.Timer // for the Timeout
 	sent     bool
 	left     bool // its caller has gone
 	err      error
@@ -52,7 +53,11 @@ type waiter struct {
 // New makes a Joiner. It starts nothing.
 func New(o Options) *Joiner {
 	j := &Joiner{o: o}
-	j.room.New = func() any { return &waiter{done: make(chan struct{}, 1)} }
+	j.room.New = func() any {
+		w := &waiter{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+		w.timer.Stop()
+		return w
+	}
 	return j
 }
 
@@ -76,42 +81,56 @@ func (j *Joiner) Do(ctx context.Context, t *driver.Txn) (abandoned bool, err err
 	}
 	w := j.room.Get().(*waiter)
 	w.t, w.sent, w.left, w.err = t, false, false, nil
-	w.deadline, _ = ctx.Deadline()
+	deadline, patient := ctx.Deadline()
+	var late <-chan time.Time
+	if w.deadline = deadline; !patient {
+		w.deadline = time.Now().Add(j.o.Timeout)
+		w.timer.Reset(j.o.Timeout)
+		late = w.timer.C
+	}
 	j.queue = append(j.queue, w)
 	j.mu.Unlock()
 
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		if j.leave(w) {
-			return false, fmt.Errorf("%w: %w", driver.ErrNotApplied, ctx.Err())
-		}
-		select {
-		case <-w.done: // it came at the same moment
-		default:
-			// The batch has it. Its waiter is not used again either.
-			return true, ctx.Err()
-		}
+		return j.leave(w, ctx.Err())
+	case <-late:
+		return j.leave(w, context.DeadlineExceeded)
 	}
-	err = w.err
+	return false, j.finish(w)
+}
+
+// finish is the answer of w, which is done.
+func (j *Joiner) finish(w *waiter) error {
+	err := w.err
 	w.t = nil
+	w.timer.Stop()
 	j.room.Put(w)
-	return false, err
+	return err
 }
 
-func (j *Joiner) waiting() int { return len(j.queue) - j.head }
-
-// leave takes w out of the queue, and reports false if it was sent already.
-func (j *Joiner) leave(w *waiter) bool {
+// leave takes w, whose time is over, out of the queue. If it was sent already, its batch has it.
+func (j *Joiner) leave(w *waiter, why error) (abandoned bool, err error) {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if w.sent {
-		return false
+	if !w.sent {
+		// It stays in its place, empty: the queue may be long.
+		w.left, w.t = true, nil
+		j.gone++
+		j.mu.Unlock()
+		return false, fmt.Errorf("%w: %w", driver.ErrNotApplied, why)
 	}
-	// It stays in its place, empty: the queue may be long. It is not sent, and not given back to the pool by Do.
-	w.left, w.t = true, nil
-	return true
+	j.mu.Unlock()
+	select {
+	case <-w.done: // it came at the same moment
+		return false, j.finish(w)
+	default:
+		return true, why
+	}
 }
+
+// waiting is how many callers wait.
+func (j *Joiner) waiting() int { return len(j.queue) - j.head - j.gone }
 
 // alone runs the caller's own call.
 func (j *Joiner) alone(ctx context.Context, t *driver.Txn) error {
@@ -140,19 +159,19 @@ func (j *Joiner) next() {
 
 // take is the next batch; nil if nobody waits.
 func (j *Joiner) take() (batch []*waiter) {
-	n := min(j.waiting(), j.o.MaxBatch)
-	if n == 0 {
-		return nil
+	if n := min(j.waiting(), j.o.MaxBatch); n > 0 {
+		batch = make([]*waiter, 0, n)
 	}
-	batch = make([]*waiter, 0, n)
 	for j.head < len(j.queue) && len(batch) < j.o.MaxBatch {
 		w := j.queue[j.head]
 		j.queue[j.head] = nil
 		j.head++
-		if !w.left {
-			w.sent = true
-			batch = append(batch, w)
+		if w.left {
+			j.gone--
+			continue
 		}
+		w.sent = true
+		batch = append(batch, w)
 	}
 	if j.head == len(j.queue) {
 		j.queue, j.head = j.queue[:0], 0
@@ -184,10 +203,6 @@ func (j *Joiner) run(batch []*waiter) {
 	// Nobody's context may end the others' call. It lasts as long as the most patient of them.
 	deadline := time.Time{}
 	for _, w := range batch {
-		if w.deadline.IsZero() {
-			deadline = time.Now().Add(j.o.Timeout)
-			break
-		}
 		if w.deadline.After(deadline) {
 			deadline = w.deadline
 		}
@@ -231,10 +246,7 @@ func (j *Joiner) Close() {
 			w.done <- struct{}{}
 		}
 	}
-	j.queue, j.head = nil, 0
+	j.queue, j.head, j.gone = nil, 0, 0
 	j.mu.Unlock()
 	j.work.Wait()
 }
-
-// IsQueueFull reports whether err is ErrQueueFull.
-func IsQueueFull(err error) bool { return errors.Is(err, ErrQueueFull) }
