@@ -6,7 +6,8 @@
 -- The open ones are in a sorted set of their tag, by expiry; those that an injected clock wrote last (clock 1) are in another,
 -- under the key after it.
 local ANSWERED, OPEN, SETTLED, CANCELLED, LAPSED = 1, 2, 3, 4, 5
-local ENDEDFOR, OPENFOR = 86400000000, 31557600000 -- a day in µs, a year in ms
+-- A day in microseconds, a year in milliseconds.
+local ENDEDFOR, OPENFOR = 86400000000, 31557600000
 
 local function max(a, b)
   if a > b then return a end
@@ -242,7 +243,8 @@ local function takeOnce(s, now, injected, at)
   if all then
     local old = load(h) ~= ''
     keepRecord(r, d, now, injected)
-    if old then -- its hold was over long ago, but may not have been swept
+    -- The hold before was over long ago, but may not have been swept.
+    if old then
       for i = d, d + 1 do
         if not (due[i] and due[i][h]) then setDue(i, h, false) end
       end
