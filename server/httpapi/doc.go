@@ -103,8 +103,8 @@
 //	progress  what was used so far, in "amounts", in total; renews as well. What is more than was reserved is charged at once;
 //	          "ok" says whether it fits, so whether to go on
 //
-// Charges that share a count are one, at the place of the first: they have one amount. At its expiry a reservation stays
-// charged, unless it was made with "refund_on_expiry": true; then what progress has not reported goes back, about a second
+// Two charges that share a count are invalid_limit in a reservation: make them one. At its expiry a reservation stays charged,
+// unless it was made with "refund_on_expiry": true; then what progress has not reported goes back, about a second
 // later. There is no waiting for a turn over HTTP: ask again after retry_after_ms.
 //
 // GET /v1/reservations lists those of the server's namespace by id, a page of "max" (100, at most 500) after the id
