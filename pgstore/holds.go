@@ -8,7 +8,7 @@ import (
 )
 
 // holdsPage is how many holds are listed by one round trip.
-const holdsPage = 500
+const holdsPage = 1000
 
 // Holds is of driver.HoldLister. It reads pages of holds as it goes: one that is opened or ended meanwhile may be among them
 // or not. An error is the last that it answers.

@@ -324,7 +324,7 @@ func TestKills(t *testing.T) {
 	pool := newPool(t, server.URL, nil)
 	s := open(t, pool, &pgstore.Options{Schema: schema})
 	rng := rand.New(rand.NewPCG(seed(t), 0))
-	for round := range 6 * long() {
+	for round := range 4 * long() {
 		var all []*process
 		for range 4 {
 			p := startChild(t, "hits", server.URL, schema)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ration-go/ration/internal/arith"
 )
@@ -31,7 +30,6 @@ func SQL(opts *Options) string {
 	o := opts.resolved()
 	schema := pgx.Identifier{o.Schema}.Sanitize()
 	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n", schema)
 	entries, err := files.ReadDir("schema")
 	if err != nil {
 		panic(err) // they are part of the program
@@ -49,7 +47,9 @@ func SQL(opts *Options) string {
 		if err != nil {
 			panic(err)
 		}
-		b.WriteString("\n")
+		if b.Len() > 0 {
+			b.WriteString("\n")
+		}
 		b.WriteString(values.Replace(string(text)))
 	}
 	return b.String()
@@ -66,26 +66,33 @@ const migrating = 0x726174696f6e // "ration"
 // Migrate creates the schema, its tables and its functions, or brings them up to date, in one transaction. Several
 // processes may run it at once, beside programs that use the schema. An up-to-date schema is left as it is.
 func Migrate(ctx context.Context, db Conn, opts *Options) error {
-	tx, err := db.Begin(ctx)
-	if err != nil {
+	if err := migrate(ctx, db, opts.resolved()); err != nil {
 		return fmt.Errorf("pgstore: migrate: %w", err)
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it is committed, or its error is told below
+	return nil
+}
+
+func migrate(ctx context.Context, db Conn, o Options) error {
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it is committed, or another error is told
 	run := func(sql string) error {
 		// The statements are many in one text, which only the simple protocol takes.
 		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
 	if err := run("SELECT pg_advisory_xact_lock(" + strconv.Itoa(migrating) + ")"); err != nil {
-		return fmt.Errorf("pgstore: migrate: %w", err)
+		return err
 	}
-	if err := run(SQL(opts)); err != nil {
-		return fmt.Errorf("pgstore: migrate: %w", err)
+	if v, err := installed(ctx, tx, o.Schema); err != nil || v >= version {
+		return err
 	}
-	if err := tx.Commit(ctx); err != nil {
-		return fmt.Errorf("pgstore: migrate: %w", err)
+	if err := run(SQL(&o)); err != nil {
+		return err
 	}
-	return nil
+	return tx.Commit(ctx)
 }
 
 // querier is a pool or a connection.
@@ -95,11 +102,11 @@ type querier interface {
 
 // installed is the version of the schema; 0 if there is none.
 func installed(ctx context.Context, db querier, schema string) (v int, err error) {
-	sql := "SELECT coalesce(max(version), 0) FROM " + pgx.Identifier{schema}.Sanitize() + ".ration_meta"
-	err = db.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&v)
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "3F000") { // no such table or schema
-		return 0, nil
+	table := pgx.Identifier{schema, "ration_meta"}.Sanitize()
+	var there bool
+	err = db.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", pgx.QueryExecModeSimpleProtocol, table).Scan(&there)
+	if err == nil && there {
+		err = db.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+table, pgx.QueryExecModeSimpleProtocol).Scan(&v)
 	}
 	return v, err
 }

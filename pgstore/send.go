@@ -23,14 +23,8 @@ func (s *Store) call(ctx context.Context, sql string, args ...any) (*reply, erro
 	if err := ctx.Err(); err != nil {
 		return nil, notApplied(err)
 	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return nil, notApplied(err)
-	}
-	defer conn.Release()
 	for n := 0; ; n++ {
-		var p *reply
-		p, err = s.callOnce(ctx, conn, sql, args)
+		p, err := s.attempt(ctx, sql, args)
 		switch s.next(err) {
 		case done:
 			return p, nil
@@ -47,6 +41,18 @@ func (s *Store) call(ctx context.Context, sql string, args ...any) (*reply, erro
 			pause(ctx, time.Duration(rand.N(n))*time.Millisecond)
 		}
 	}
+}
+
+// errNoConnection is wrapped by what goes wrong before there is a connection.
+var errNoConnection = errors.New("no connection")
+
+func (s *Store) attempt(ctx context.Context, sql string, args []any) (*reply, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoConnection, err)
+	}
+	defer conn.Release()
+	return s.callOnce(ctx, conn, sql, args)
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -116,14 +122,15 @@ const (
 
 // next tells what to do after err.
 func (s *Store) next(err error) outcome {
-	if err == nil {
-		return done
-	}
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
-		if pgconn.SafeToRetry(err) {
-			return failed
-		}
+	switch {
+	case err == nil:
+		return done
+	case errors.Is(err, errNoConnection):
+		return failed
+	case !errors.As(err, &pgErr) && pgconn.SafeToRetry(err):
+		return again // the connection had been lost before
+	case pgErr == nil:
 		return unknown
 	}
 	// An error that ends the connection says nothing about a commit that may have come before it.

@@ -108,11 +108,11 @@ func TestDeadline(t *testing.T) {
 		"hit":   {{Verb: driver.Hit, Ops: []driver.Op{takeOp("k3", 100, 1)}}},
 	} {
 		wg.Go(func() {
-			short, cancel := context.WithTimeout(ctx, 2*time.Second)
+			short, cancel := context.WithTimeout(ctx, 8*time.Second) // an eighth of it is for a crowded machine
 			defer cancel()
 			began := time.Now()
 			err := s.Apply(short, batch)
-			if took := time.Since(began); !errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
+			if took := time.Since(began); !errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) || took > 20*time.Second {
 				t.Errorf("%s: a locked row: %v after %v", name, err, took)
 			}
 		})

@@ -46,14 +46,16 @@ var (
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	o := opts.resolved()
 	v, err := installed(ctx, pool, o.Schema)
-	if err == nil && v < version {
+	if err != nil {
+		return nil, fmt.Errorf("pgstore: %w", err)
+	}
+	if v < version {
 		if o.NoMigrate {
 			return nil, fmt.Errorf("%w: schema %q has version %d, and version %d is needed", ErrSchema, o.Schema, v, version)
 		}
-		err = Migrate(ctx, pool, &o)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("pgstore: %w", err)
+		if err := Migrate(ctx, pool, &o); err != nil {
+			return nil, err
+		}
 	}
 	s := &Store{
 		pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), log: o.Logger,

@@ -77,7 +77,7 @@ func TestHolds(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, server(t, 15).URL, nil)
 	s := open(t, pool, nil)
-	const n = 1100
+	const n = 2200
 	for i := 0; i < n; i += 100 {
 		var batch []*driver.Txn
 		for j := range 100 {

@@ -166,7 +166,11 @@ func TestAsync(t *testing.T) {
 func TestHOT(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	pool := newPool(t, server(t, 15).URL, func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	// A database of its own: what other tests' open transactions may still see cannot be cleared away.
+	if _, err := newPool(t, server(t, 15).URL, nil).Exec(ctx, "CREATE DATABASE hot"); err != nil {
+		t.Fatal(err)
+	}
+	pool := newPool(t, server(t, 15).URL, func(cfg *pgxpool.Config) { cfg.MaxConns, cfg.ConnConfig.Database = 1, "hot" })
 	schema := newSchema()
 	s := openIn(t, pool, schema)
 	h := &history{}

@@ -1,5 +1,14 @@
 -- The tables. Columns of eight bytes come first, so that none is padded.
 
+DO $do$
+BEGIN
+    -- CREATE SCHEMA IF NOT EXISTS asks for the right to create, even if it is there.
+    IF to_regnamespace(@literal@) IS NULL THEN
+        CREATE SCHEMA @schema@;
+    END IF;
+END
+$do$;
+
 CREATE TABLE IF NOT EXISTS @schema@.ration_meta (
     version integer NOT NULL
 );
