@@ -9,6 +9,7 @@ import (
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/engines"
 	"github.com/ration-go/ration/redisstore"
+	"github.com/ration-go/ration/redisstore/internal/proxy"
 	"github.com/ration-go/ration/storetest"
 )
 
@@ -35,14 +36,14 @@ func TestStandalone(t *testing.T) {
 	var proxies sync.Map
 	h := storetest.Harness{}
 	h.Open = func(t testing.TB) driver.Store {
-		p := newProxy(t, srv.Addr)
-		s := open(t, newClient(t, p.addr), nil)
+		p := proxy.New(t, srv.Addr)
+		s := open(t, newClient(t, p.Addr), nil)
 		proxies.Store(driver.Store(s), p)
 		return s
 	}
 	h.Trips = func(s driver.Store) int64 {
 		p, _ := proxies.Load(s)
-		return p.(*proxy).calls.Load()
+		return p.(*proxy.Proxy).Calls.Load()
 	}
 	storetest.Run(t, h)
 }

@@ -5,13 +5,14 @@ import (
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/internal/hitcontract"
+	"github.com/ration-go/ration/redisstore/internal/proxy"
 )
 
 func TestHitContract(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, server(t, "redis").Addr)
-	l := ration.New(open(t, newClient(t, p.addr), nil), nil)
-	hitcontract.Run(t, l, p.calls.Load)
+	p := proxy.New(t, server(t, "redis").Addr)
+	l := ration.New(open(t, newClient(t, p.Addr), nil), nil)
+	hitcontract.Run(t, l, p.Calls.Load)
 }
 
 func TestHitContractOnCluster(t *testing.T) {

@@ -1,6 +1,8 @@
 package goredis_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,10 +13,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/engines"
 	"github.com/ration-go/ration/redisstore"
 	"github.com/ration-go/ration/redisstore/goredis"
+	"github.com/ration-go/ration/redisstore/internal/proxy"
 	"github.com/ration-go/ration/storetest"
 )
 
@@ -89,4 +93,92 @@ func TestSentinel(t *testing.T) {
 	storetest.Run(t, harness(func() redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: set.Master, SentinelAddrs: set.Addrs()})
 	}))
+}
+
+// TestLostReply: with retries as go-redis has them, a call whose reply is lost is not sent again.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	srv := engines.Redis(t, nil)
+	p := proxy.New(t, srv.Addr)
+	c := redis.NewClient(&redis.Options{Addr: p.Addr, MaxRetries: 5})
+	s, err := goredis.New(c, &redisstore.Options{SweepEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(); c.Close() })
+	l := ration.New(s, nil)
+	ctx := context.Background()
+	least, most := int64(0), int64(0)
+	for i := range 40 {
+		if i%4 == 0 {
+			p.Lose.Store(1)
+		}
+		_, _, err := l.Hit(ctx, ration.KeyOf("k"), time.Hour, 1)
+		switch {
+		case err == nil:
+			least, most = least+1, most+1
+		case errors.Is(err, ration.ErrOutcomeUnknown):
+			most++
+		default:
+			t.Error(err)
+		}
+	}
+	n, _, err := l.Hit(ctx, ration.KeyOf("k"), time.Hour, 0)
+	if err != nil || n < least || n > most || most-least != 10 {
+		t.Fatalf("%d counted, %v; %d hits passed and %d may have", n, err, least, most-least)
+	}
+	if calls := p.Calls.Load(); calls > 42 { // one EVAL, when the script was not known, and the last hit
+		t.Errorf("41 hits made %d calls", calls)
+	}
+}
+
+func TestWaitReplicas(t *testing.T) {
+	t.Parallel()
+	set := engines.Sentinel(t, nil)
+	c := redis.NewClient(&redis.Options{Addr: set.Primary.Addr})
+	s, err := goredis.New(c, &redisstore.Options{SweepEvery: -1, WaitReplicas: 1, WaitTimeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(); c.Close() })
+	l := ration.New(s, nil)
+	hit := func() (int64, error) {
+		n, _, err := l.Hit(context.Background(), ration.KeyOf("k"), time.Hour, 1)
+		return n, err
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, err := hit(); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	set.Replica.Pause()
+	if _, err := hit(); !errors.Is(err, ration.ErrOutcomeUnknown) {
+		t.Error(err)
+	}
+	set.Replica.Resume()
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	replicas := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadOnly: true})
+	defer replicas.Close()
+	for _, c := range []redis.UniversalClient{ring, replicas} {
+		if _, err := goredis.New(c, nil); err == nil {
+			t.Errorf("%T is no error", c)
+		}
+	}
+	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer nobody.Close()
+	s, err := goredis.New(nobody, &redisstore.Options{SweepEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ration.New(s, nil)
+	if _, _, err := l.Hit(context.Background(), ration.KeyOf("k"), time.Hour, 1); !errors.Is(err, driver.ErrNotApplied) {
+		t.Error(err)
+	}
 }

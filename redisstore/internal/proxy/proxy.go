@@ -1,4 +1,5 @@
-package redisstore_test
+// Package proxy stands between a client and a Redis server in tests, counts the script calls that pass, and can lose replies.
+package proxy
 
 import (
 	"bufio"
@@ -12,11 +13,12 @@ import (
 	"testing"
 )
 
-// proxy stands between a client and a server, counts the script calls that pass, and can lose replies.
-type proxy struct {
-	addr   string
-	calls  atomic.Int64
-	lose   atomic.Int64 // so many replies to script calls are lost, with their connection
+// Proxy is one that listens.
+type Proxy struct {
+	Addr  string
+	Calls atomic.Int64 // script calls that have passed
+	Lose  atomic.Int64 // so many replies to script calls are lost, with their connection
+
 	ln     net.Listener
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
@@ -24,13 +26,14 @@ type proxy struct {
 	wg     sync.WaitGroup
 }
 
-func newProxy(t testing.TB, server string) *proxy {
+// New listens in front of server until the test ends.
+func New(t testing.TB, server string) *Proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{addr: ln.Addr().String(), ln: ln, conns: map[net.Conn]bool{}}
+	p := &Proxy{Addr: ln.Addr().String(), ln: ln, conns: map[net.Conn]bool{}}
 	p.wg.Go(func() {
 		for {
 			in, err := ln.Accept()
@@ -58,7 +61,7 @@ func newProxy(t testing.TB, server string) *proxy {
 	return p
 }
 
-func (p *proxy) keep(conns ...net.Conn) bool {
+func (p *Proxy) keep(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
@@ -70,7 +73,7 @@ func (p *proxy) keep(conns ...net.Conn) bool {
 	return !p.closed
 }
 
-func (p *proxy) serve(in, out net.Conn) {
+func (p *Proxy) serve(in, out net.Conn) {
 	var losing atomic.Bool
 	done := make(chan struct{})
 	go func() {
@@ -100,8 +103,8 @@ func (p *proxy) serve(in, out net.Conn) {
 			break
 		}
 		if script {
-			p.calls.Add(1)
-			if p.lose.Add(-1) >= 0 {
+			p.Calls.Add(1)
+			if p.Lose.Add(-1) >= 0 {
 				losing.Store(true)
 			}
 		}
