@@ -24,9 +24,9 @@ var (
 		driver.Counter: newScript("onecount"),
 		driver.Budget:  newScript("onecount"),
 	}
-	plainScript = newScript("head", "bucket", "count", "window", "change", "more", "main")
+	plainScript = newScript("head", "bucket", "count", "window", "slots", "change", "more", "main")
 	dueScript   = newScript("due")
-	holdScript  = newScript("head", "bucket", "count", "window", "change", "more", "hold", "main")
+	holdScript  = newScript("head", "bucket", "count", "window", "slots", "change", "more", "hold", "main")
 )
 
 // newScript joins parts, without comments and indentation: the text is sent whenever a server has forgotten it. A line

@@ -75,8 +75,15 @@ end
 -- answer is what is answered of a charge that was made so many times; ok: as often as it was asked for.
 local function answer(v, cost, times, ok)
   local row = rows[v.k]
-  if v.l.kind == 'w' then
-    if v.expires <= v.now then row = '' elseif v.lean then row = answerWindow(v, cost, ok) end
+  local kind = v.l.kind
+  if kind == 'w' or kind == 's' then
+    if v.expires <= v.now then
+      row = ''
+    elseif v.lean then
+      row = answerWindow(v, cost, ok)
+    elseif kind == 's' and v.n > 0 then
+      row = answerSlots(v, cost, ok)
+    end
   end
   if times == 1 then return (ok and '1,1,' or '1,0,') .. row end
   return fmt('%.0f', times) .. (ok and ',1,' or ',0,') .. row

@@ -14,7 +14,7 @@ local rows, expiry, order, mark = {}, {}, {}, {}
 
 -- What a script leaves out stays nil. KEYS[heads] is the last that is no state; those that name spaces are among the first.
 local heads, hold, due, openBucket, setBucket, openCount, setCount
-local openWindow, countWindow, chargeWindow, answerWindow, spread, encodeUses
+local openWindow, countWindow, chargeWindow, answerWindow, spread, encodeUses, openSlots, countSlots, answerSlots
 
 local function cdiv(a, b)
   local r = fmod(a, b)
@@ -68,7 +68,9 @@ end
 local function parse(v, s)
   if s == '' then return true end
   if not s then return false end
-  if sub(s, 1, 1) ~= 'p' then return openWindow and openWindow(v, s) end
+  local form = sub(s, 1, 1)
+  if form == 's' then return openSlots and openSlots(v, s) end
+  if form ~= 'p' then return openWindow and openWindow(v, s) end
   local row, fine, level, unit0, stamp, since, expires = s, nil, nil, nil, nil, nil, nil
   --@parse
   v.level, v.unit, v.stamp, v.since, v.expires = level, unit0, stamp, since, expires
@@ -104,10 +106,8 @@ local function view(k, l, now)
     if kind == 'w' then
       if v.n > 0 and v.last > now then v.now = v.last end
       countWindow(v)
-    else
-      for i = 1, v.n do
-        if v.A[i] > now then v.used = v.used + v.C[i] end
-      end
+    elseif v.n > 0 then
+      countSlots(v)
     end
   end
   return v

@@ -35,7 +35,7 @@ local function resetAt(v)
       end
     end
   elseif kind == 's' then
-    if v.n > 0 and v.expires > v.now then at = v.A[v.n] end
+    if v.n > 0 and v.expires > v.now then at = v.last end
   else
     at = v.fin
   end
@@ -44,70 +44,64 @@ local function resetAt(v)
   return at
 end
 
-local function slotsExpiry(v)
-  if v.n > 0 then
-    v.expires = v.A[v.n]
-  else
-    v.level, v.unit, v.stamp, v.since, v.expires = 0, 0, 0, 0, 0
+-- setSlots gives v's slots a new row, of all that are held.
+local function setSlots(v, body, n, sum, since)
+  v.dirty, v.text = true, nil
+  if n == 0 then
+    v.level, v.unit, v.stamp, v.since, v.expires, v.n, v.used = 0, 0, 0, 0, 0, 0, 0
+    return
   end
+  v.text = fmt('s%.0f,%.0f,%.0f;', since, n, sum) .. body
+  openSlots(v, v.text)
+  v.used = 0
+  if v.expires > v.now then countSlots(v) end
 end
 
--- place puts slots where the order of their ends wants them.
-local function place(v, at, cost, holder)
-  local i = v.n + 1
-  while i > 1 and (v.A[i - 1] > at or v.A[i - 1] == at and v.U[i - 1] >= holder) do i = i - 1 end
-  table.insert(v.A, i, at)
-  table.insert(v.C, i, cost)
-  table.insert(v.U, i, holder)
-  v.n = v.n + 1
-  slotsExpiry(v)
+-- insert adds slots where the order wants them, which is nearly always the end.
+local function insert(v, body, n, sum, since, till, cost, holder)
+  local p = #body
+  while p > 0 do
+    local a, c, h = match(sub(body, p > 60 and p - 59 or 1, p), '(%d+):(%d+):(%d+);$')
+    if a + 0 < till or a + 0 == till and h + 0 < holder then break end
+    p = p - #a - #c - #h - 3
+  end
+  body = sub(body, 1, p) .. fmt('%.0f:%.0f:%.0f;', till, cost, holder) .. sub(body, p + 1)
+  setSlots(v, body, n + 1, sum + cost, since)
 end
 
 local function take(v, n, holder, till)
   if n == 0 then return end
-  local A, C, U, m = {}, {}, {}, 0
-  if v.expires <= v.now then
-    v.level, v.unit, v.stamp, v.since, v.n = 0, 0, 0, v.now, 0
+  if v.expires <= v.now or v.n == 0 then
+    local since = v.now
+    if v.expires > v.now then since = v.since end
+    return insert(v, '', 0, 0, since, till, n, holder)
   end
-  for i = 1, v.n do
-    if v.A[i] > v.now then
-      m = m + 1
-      A[m], C[m], U[m] = v.A[i], v.C[i], v.U[i]
-    end
-  end
-  v.A, v.C, v.U, v.n, v.dirty = A, C, U, m, true
-  place(v, till, n, holder)
-  v.used = v.used + n
+  insert(v, sub(v.s, v.at), v.live, v.used, v.since, till, n, holder)
 end
 
+-- held takes what holder holds out of the text, and answers it, its end and its cost; nil if that is nothing.
 local function held(v, holder)
-  if v.expires > v.now then
-    for i = 1, v.n do
-      if v.U[i] == holder then return i end
-    end
-  end
+  if v.expires <= v.now or v.n == 0 then return nil end
+  local mine = fmt(':%.0f;', holder)
+  local i = find(v.s, mine, v.start, true)
+  if not i then return nil end
+  local till, cost = match(sub(v.s, i - 40, i - 1), '(%d+):(%d+)$')
+  local body = sub(v.s, v.start, i - #till - #cost - 2) .. sub(v.s, i + #mine)
+  return body, till + 0, cost + 0
 end
 
 local function free(v, holder)
-  local i, given = held(v, holder), 0
-  if not i then return 0 end
-  if v.A[i] > v.now then
-    given = v.C[i]
-    v.used = v.used - given
-  end
-  removeUse(v, i)
-  slotsExpiry(v)
-  v.dirty = true
+  local body, till, cost = held(v, holder)
+  if not body then return 0 end
+  local given = till > v.now and cost or 0
+  setSlots(v, body, v.n - 1, v.sum - cost, v.since)
   return given
 end
 
 local function extend(v, holder, till)
-  local i = held(v, holder)
-  if not i or v.A[i] <= v.now then return false end
-  local cost = v.C[i]
-  removeUse(v, i)
-  place(v, till, cost, holder)
-  v.dirty = true
+  local body, old, cost = held(v, holder)
+  if not body or old <= v.now then return false end
+  insert(v, body, v.n - 1, v.sum - cost, v.since, till, cost, holder)
   return true
 end
 

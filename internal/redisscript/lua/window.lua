@@ -1,6 +1,6 @@
 -- A sliding window keeps its uses in order of time. Nearly always all were charged with one window; then the row is
 --   w<window>,<n>,<sum>,<first>,<last - first>,<last's cost>,<first - since>;<time to the next>[:<cost, if not 1>];...
--- and a charge works on both ends of the text without taking it apart (v.lean). Else it is, as for slots,
+-- and a charge works on both ends of the text without taking it apart (v.lean). Else it is
 --   u<since>,<expires>,<n>|<time since the one before>:<cost>:<window>|...
 local MAXUSES, JOINPARTS = 256, 128
 
@@ -186,7 +186,7 @@ end
 
 function encodeUses(v)
   local A, C, U, n = v.A, v.C, v.U, v.n
-  local sum, one = C[n], v.l.kind == 'w'
+  local sum, one = C[n], true
   for i = 1, n - 1 do
     sum, one = sum + C[i], one and U[i] == U[n] and sum <= MAX
   end
