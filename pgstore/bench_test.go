@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/engines"
 	"github.com/ration-go/ration/pgstore"
@@ -151,5 +152,20 @@ func BenchmarkBatches(b *testing.B) {
 				wg.Wait()
 			})
 		}
+	}
+}
+
+// BenchmarkLimiter takes through a Limiter, which joins the calls that come while others are under way.
+func BenchmarkLimiter(b *testing.B) {
+	_, store := benchmark(b, 8)
+	l := ration.New(store, nil)
+	rule := ration.Rule{Name: "rule", Limit: ration.TokenBucket{Burst: 1_000_000, Refill: ration.PerSecond(1)}}
+	for _, callers := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			run(b, callers, func(rng *rand.Rand) error {
+				_, err := l.Take(context.Background(), ration.KeyOf(benchIDs[rng.IntN(benchKeys)]), rule, 1)
+				return err
+			})
+		})
 	}
 }

@@ -83,7 +83,7 @@ func (s *Store) Info() driver.Info {
 		Durable:  true,
 		Caps:     driver.CapsRun | driver.CapsHolds,
 		MaxBatch: 256,
-		InFlight: 2,
+		InFlight: 4,
 	}
 }
 
