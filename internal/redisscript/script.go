@@ -29,13 +29,20 @@ var (
 	holdScript  = newScript("head", "bucket", "count", "window", "slots", "change", "more", "hold", "main")
 )
 
-// newScript joins parts, without comments and indentation: the text is sent whenever a server has forgotten it. A line
+// newScript nests parts, without comments and indentation: the text is sent whenever a server has forgotten it. A line
 // --@name stands for a fragment, which works on the variables around it.
+//
+// Each part is a function within the one before. A function that Lua makes looks up each variable of the function around it
+// in a list, which is long if all are in one; those from further out cost nothing.
 func newScript(parts ...string) script {
 	var b strings.Builder
-	for _, part := range parts {
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteString("return (function()\n")
+		}
 		addPart(&b, "lua/"+part+".lua")
 	}
+	b.WriteString(strings.Repeat("end)()\n", len(parts)-1))
 	text := b.String()
 	sum := sha1.Sum([]byte(text))
 	return script{text, hex.EncodeToString(sum[:])}
