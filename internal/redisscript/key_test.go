@@ -95,7 +95,9 @@ func FuzzEscape(f *testing.F) {
 			if got, bad := unescape(e); bad || got != s {
 				t.Fatalf("%q, escaped %q, is read back as %q", s, e, got)
 			}
-			if strings.ContainsFunc(e, func(r rune) bool { return r <= ' ' || r >= 0x7F || r == '{' || r == '}' || also != 0 && byte(r) == also }) {
+			if strings.ContainsFunc(e, func(r rune) bool {
+				return r <= ' ' || r >= 0x7F || r == '{' || r == '}' || also != 0 && byte(r) == also
+			}) {
 				t.Fatalf("%q", e)
 			}
 		}
