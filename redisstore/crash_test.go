@@ -25,7 +25,7 @@ import (
 // crashKeys spread over all places, each with crashSize to give away.
 const (
 	crashKeys = 60
-	crashSize = 400
+	crashSize = 300
 )
 
 var crashLimit = ration.FixedWindow{Limit: crashSize, Window: 24 * time.Hour}
@@ -134,7 +134,11 @@ func TestClusterCrash(t *testing.T) {
 	for range 4 {
 		finish = append(finish, startWorker(t, cl.Addrs(), prefix))
 	}
-	pause := func(d time.Duration) { <-time.After(d) }
+	long, err := strconv.Atoi(os.Getenv("RATION_LONG"))
+	if err != nil {
+		long = 1
+	}
+	pause := func(d time.Duration) { <-time.After(time.Duration(long) * d) }
 	pause(time.Second)
 	lost := map[int]bool{} // keys of the primary that is killed
 	s := open(t, c, &redisstore.Options{Prefix: prefix})

@@ -16,6 +16,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/engines"
+	"github.com/ration-go/ration/internal/hitcontract"
 	"github.com/ration-go/ration/storetest"
 	"github.com/ration-go/ration/upstashstore"
 )
@@ -82,6 +83,13 @@ func TestConformance(t *testing.T) {
 		Again: func(t testing.TB, s driver.Store) driver.Store { return openAt(t, of(s)) },
 		Trips: func(s driver.Store) int64 { return of(s).gateway.requests.Load() },
 	})
+}
+
+func TestHitContract(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, engines.Redis(t, nil).Addr)
+	l := ration.New(open(t, g, ""), nil)
+	hitcontract.Run(t, l, g.requests.Load)
 }
 
 func take(s driver.Store) error {
