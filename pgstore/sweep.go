@@ -9,11 +9,11 @@ import (
 	"github.com/ration-go/ration/driver"
 )
 
-// A step of a sweep reads a megabyte and removes few enough rows that a caller who takes from one of them waits some
+// A step of a sweep reads half a megabyte and removes few enough rows that a caller who takes from one of them waits some
 // milliseconds at most.
 const (
-	sweepPages = 128
-	sweepRows  = 250
+	sweepPages = 64
+	sweepRows  = 100
 )
 
 // sweepLapses is how many holds are ended by one batch.
@@ -149,6 +149,9 @@ func (s *Store) walk(ctx context.Context, w *walk, every time.Duration) error {
 	for read := int64(0); read < share; {
 		began := time.Now()
 		step, err := s.sweepStep(ctx, w.part, 0, w.page, sweepRows, true)
+		if ctx.Err() != nil {
+			return nil // the next round goes on
+		}
 		if err != nil || step.busy {
 			return err
 		}
@@ -162,11 +165,8 @@ func (s *Store) walk(ctx context.Context, w *walk, every time.Duration) error {
 				return nil
 			}
 		}
-		// Three quarters of the time are the callers'.
+		// Most of the time is the callers'.
 		pause(ctx, min(3*time.Since(began), 100*time.Millisecond))
-		if ctx.Err() != nil {
-			return nil // the next round goes on
-		}
 	}
 	return nil
 }
