@@ -89,7 +89,7 @@ func (s *Store) Info() driver.Info {
 		Durable:  s.durable,
 		Caps:     driver.CapsRun | driver.CapsHolds,
 		OneGroup: true,
-		MaxBatch: 256,
+		MaxBatch: 128,
 		InFlight: 4,
 	}
 }

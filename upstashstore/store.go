@@ -64,7 +64,7 @@ func (s *Store) Info() driver.Info {
 		Scope:    driver.Network,
 		Caps:     driver.CapsRun | driver.CapsHolds,
 		OneGroup: true,
-		MaxBatch: 256,
+		MaxBatch: 128,
 		InFlight: 4,
 	}
 }
