@@ -1,9 +1,8 @@
 package httpapi
 
 import (
-	"time"
-
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/server/internal/verbs"
 )
 
 // Answers. What they mean is in the package comment.
@@ -93,7 +92,7 @@ type healthAnswer struct {
 func answerOf(d *ration.Decision) decisionAnswer {
 	return decisionAnswer{
 		Allowed: d.Allowed, Never: d.Never, Degraded: d.Degraded, Name: d.Name, Limit: d.Limit, Used: d.Used, Remaining: d.Remaining,
-		RetryAfterMS: millis(d.RetryAfter), ResetAfterMS: millis(d.ResetAfter), AtUS: d.At.UnixMicro(),
+		RetryAfterMS: verbs.Millis(d.RetryAfter), ResetAfterMS: verbs.Millis(d.ResetAfter), AtUS: d.At.UnixMicro(),
 	}
 }
 
@@ -103,13 +102,4 @@ func outcomeOf(o *ration.Outcome) outcomeAnswer {
 		a.Each[i] = answerOf(&o.Each[i])
 	}
 	return a
-}
-
-// millis is d in whole milliseconds, rounded up: against the caller.
-func millis(d time.Duration) int64 {
-	ms := int64(d / time.Millisecond)
-	if d%time.Millisecond > 0 {
-		ms++
-	}
-	return ms
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/strictjson"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/internal/verbs"
 )
 
 // Options of the handler. The zero value, and a nil pointer, are the defaults.
@@ -46,46 +47,20 @@ func New(l *ration.Limiter, store driver.Store, opts *Options) (http.Handler, er
 	if opts == nil {
 		opts = new(Options)
 	}
-	if l == nil || store == nil {
-		return nil, errors.New("httpapi: New needs a Limiter and its store")
+	service, err := verbs.New(l, store, opts.Limits, opts.Timeout)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: %w", err)
 	}
-	h := &handler{
-		limiter: l, store: store, info: store.Info(), version: opts.Version, timeout: opts.Timeout,
-		rules: map[string]ration.Rule{}, log: failures{logger: opts.Logger, byCode: map[wire.Code]*failure{}},
-	}
-	if h.timeout <= 0 {
-		h.timeout = 5 * time.Second
-	}
-	if h.log.logger == nil {
-		h.log.logger = slog.Default()
-	}
-	for _, rule := range opts.Limits {
-		if err := rule.Validate(); err != nil {
-			return nil, fmt.Errorf("httpapi: limit %q: %w", rule.Name, err)
-		}
-		if rule.Name == "" {
-			return nil, fmt.Errorf("httpapi: the limit %q has no name", rule)
-		}
-		if _, twice := h.rules[rule.Name]; twice {
-			return nil, fmt.Errorf("httpapi: two limits have the name %q", rule.Name)
-		}
-		h.rules[rule.Name] = rule
-	}
-	h.listed = listOf(opts.Limits)
+	h := &handler{Service: service, version: opts.Version, listed: listOf(service.Limits()), log: verbs.NewFailures(opts.Logger)}
 	h.routes = h.table()
 	return h, nil
 }
 
 type handler struct {
-	limiter *ration.Limiter
-	store   driver.Store
-	info    driver.Info
+	*verbs.Service
 	version string
-	timeout time.Duration
-	rules   map[string]ration.Rule
 	listed  limitsAnswer
-	texts   texts
-	log     failures
+	log     *verbs.Failures
 	routes  map[string]route
 }
 
@@ -209,9 +184,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !slices.Contains(allow, r.Method) {
-		h.fail(w, r, &problemError{
-			code: codeMethodNotAllowed, detail: "this path is for " + rt.method, allow: strings.Join(allow, ", "),
-		})
+		h.fail(w, r, &notAllowed{problem(codeMethodNotAllowed, "this path is for "+rt.method), strings.Join(allow, ", ")})
 		return
 	}
 	answer, err := h.serve(w, r, rt, id)

@@ -247,7 +247,7 @@ func reserved(t *testing.T, h *handler) string {
 // TestCodesAreDocumented finds the codes in the sources, and looks for them in openapi.json and the package comment.
 func TestCodesAreDocumented(t *testing.T) {
 	t.Parallel()
-	codes := codesInSource(t, "problem.go", "../../internal/wire/problem.go", "../../internal/strictjson/error.go")
+	codes := codesInSource(t, "problem.go", "../internal/verbs/problem.go", "../../internal/wire/problem.go", "../../internal/strictjson/error.go")
 	d := newDocument(t)
 	var documented []string
 	for _, code := range d.at(d.root, "components", "schemas", "Code")["enum"].([]any) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ration-go/ration/internal/strictjson"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/internal/verbs"
 )
 
 // Codes that only this package makes, beside those of packages strictjson and wire.
@@ -14,8 +15,6 @@ const (
 	codeMissingField         = wire.Code(strictjson.MissingField)
 	codeInvalidNumber        = wire.Code(strictjson.InvalidNumber)
 	codeInvalidKey           = wire.CodeInvalidKey
-	codeInvalidLimit         = wire.CodeInvalidLimit
-	codeUnknownLimit         = wire.Code("unknown_limit")
 	codeUnexpectedQuery      = wire.Code("unexpected_query")
 	codeIncompleteBody       = wire.Code("incomplete_body")
 	codeBodyTooLarge         = wire.Code("body_too_large")
@@ -45,40 +44,26 @@ var statusOf = map[wire.Code]int{
 	wire.CodeOutcomeUnknown: http.StatusGatewayTimeout,
 }
 
-// A problemError is an error whose code is known where it was found.
-type problemError struct {
-	code    wire.Code
-	detail  string
-	pointer string
-	allow   string // for codeMethodNotAllowed
+func problem(code wire.Code, detail string) error { return verbs.Problem(code, detail) }
+
+// notAllowed is the error of a method that a path does not have.
+type notAllowed struct {
+	error
+	allow string // the header Allow
 }
 
-func (e *problemError) Error() string { return e.detail }
-
-func problem(code wire.Code, detail string) error { return &problemError{code: code, detail: detail} }
-
-// at makes pointer the place of err, if err does not know one.
-func at(pointer string, err error) error {
-	var known *problemError
-	if errors.As(err, &known) {
-		if known.pointer == "" {
-			known.pointer = pointer
-		}
-		return err
-	}
-	return &problemError{code: wire.CodeOf(err), detail: wire.Explain(err), pointer: pointer}
-}
+func (e *notAllowed) Unwrap() error { return e.error }
 
 // problemOf is what a client is told of err.
 func problemOf(err error) *wire.Problem {
 	p := &wire.Problem{Charged: wire.ChargedNo}
 	var input *strictjson.Error
-	var known *problemError
+	var known *verbs.Error
 	switch {
 	case errors.As(err, &input):
 		p.Code, p.Detail, p.Pointer, p.Offset = wire.Code(input.Code), input.Detail, input.Pointer, &input.Offset
 	case errors.As(err, &known):
-		p.Code, p.Detail, p.Pointer = known.code, known.detail, known.pointer
+		p.Code, p.Detail, p.Pointer = known.Code, known.Detail, known.Pointer
 	default:
 		p.Code, p.Detail = wire.CodeOf(err), wire.Explain(err)
 	}
@@ -96,10 +81,12 @@ func problemOf(err error) *wire.Problem {
 // fail answers err.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
-	h.log.failed(r, p, err)
-	var known *problemError
-	if errors.As(err, &known) && known.allow != "" {
-		w.Header().Set("Allow", known.allow)
+	if p.Status >= http.StatusInternalServerError {
+		h.log.Failed(r.Context(), p.Code, err, "path", r.Pattern, "status", p.Status)
+	}
+	var method *notAllowed
+	if errors.As(err, &method) {
+		w.Header().Set("Allow", method.allow)
 	}
 	if p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")

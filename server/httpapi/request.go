@@ -3,7 +3,6 @@ package httpapi
 import (
 	"encoding/base64"
 	"strings"
-	"time"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/internal/strictjson"
@@ -163,37 +162,4 @@ func (f *keyFields) key() (ration.Key, error) {
 type limitFields struct {
 	Limit string  `json:"limit" strict:"required"`
 	Name  *string `json:"name"`
-}
-
-// limit is the Limit that f means.
-func (h *handler) limit(f *limitFields) (ration.Limit, error) {
-	if !strings.Contains(f.Limit, " ") {
-		rule, ok := h.rules[f.Limit]
-		switch {
-		case !ok:
-			return nil, problem(codeUnknownLimit, "no limit of this name is configured; GET /v1/limits lists them, and a limit's text reads like \"bucket 10/1m burst 20\"")
-		case f.Name != nil:
-			return nil, problem(codeInvalidLimit, "a configured limit has its own name; leave out \"name\"")
-		}
-		return rule, nil
-	}
-	limit, err := h.texts.parse(f.Limit)
-	if err != nil || f.Name == nil || *f.Name == "" {
-		return limit, err
-	}
-	return ration.Rule{Name: *f.Name, Limit: limit}, nil
-}
-
-// or is n, or what it is if it was not sent.
-func or(n *int64, absent int64) int64 {
-	if n == nil {
-		return absent
-	}
-	return *n
-}
-
-// window is what f says, bounded so that it does not overflow.
-func (f *hitRequest) window() time.Duration {
-	const most = int64(1<<63-1) / int64(time.Millisecond)
-	return time.Duration(min(max(f.WindowMS, -most), most)) * time.Millisecond
 }

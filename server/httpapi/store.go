@@ -11,6 +11,7 @@ import (
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/strictjson"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/internal/verbs"
 )
 
 // apply decides a driver batch. What a store must not see becomes that transaction's own error; the others are decided.
@@ -23,17 +24,17 @@ func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
 	for i := range txns {
 		t := &txns[i]
 		h.route(t)
-		if t.Err = wire.Check(t, &h.info); t.Err == nil {
+		if t.Err = wire.Check(t, &h.Info); t.Err == nil {
 			batch = append(batch, t)
 		}
 	}
 	if len(batch) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, h.timeout)
+		ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 		defer cancel()
 		if err := ctx.Err(); err != nil {
 			return nil, errors.Join(err, driver.ErrNotApplied)
 		}
-		if err := h.store.Apply(ctx, batch); err != nil {
+		if err := h.Store.Apply(ctx, batch); err != nil {
 			return nil, err
 		}
 	}
@@ -43,7 +44,7 @@ func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
 // route puts the place of its keys into the id of a Take, if the store has to know it: who asks from afar does not. The id
 // of a hold has it already: it is the one that was answered.
 func (h *handler) route(t *driver.Txn) {
-	router, ok := h.store.(driver.Router)
+	router, ok := h.Store.(driver.Router)
 	if !ok || t.Verb != driver.Take || t.ID == "" || len(t.Ops) == 0 {
 		return
 	}
@@ -59,16 +60,16 @@ func (h *handler) holds(ctx context.Context, asked *asked) (any, error) {
 		return nil, err
 	}
 	if r.Max < 0 || r.Max > wire.MaxHolds {
-		return nil, at("/max", problem(codeInvalidNumber, fmt.Sprintf("this is not between 0 and %d", wire.MaxHolds)))
+		return nil, verbs.At("/max", problem(codeInvalidNumber, fmt.Sprintf("this is not between 0 and %d", wire.MaxHolds)))
 	}
-	lister, ok := h.store.(driver.HoldLister)
-	if !ok || !h.info.Caps.Has(driver.CapHolds) {
+	lister, ok := h.Store.(driver.HoldLister)
+	if !ok || !h.Info.Caps.Has(driver.CapHolds) {
 		return nil, fmt.Errorf("%w: the server's store does not list reservations", ration.ErrUnsupported)
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	most := int(cmp.Or(r.Max, wire.MaxHolds))
-	list, more, err := page(lister.Holds(ctx), func(hold *driver.Hold) string { return hold.ID }, string(r.After), most)
+	list, more, err := verbs.Page(lister.Holds(ctx), func(hold *driver.Hold) string { return hold.ID }, string(r.After), most)
 	if err != nil {
 		return nil, errors.Join(err, driver.ErrNotApplied)
 	}
@@ -79,15 +80,15 @@ func (h *handler) holds(ctx context.Context, asked *asked) (any, error) {
 func (h *handler) sweep(ctx context.Context, r *wire.SweepRequest) (a wire.SweepAnswer, err error) {
 	switch {
 	case r.Max < 1 || r.Max > wire.MaxSweep:
-		return a, at("/max", problem(codeInvalidNumber, fmt.Sprintf("this is not between 1 and %d", wire.MaxSweep)))
+		return a, verbs.At("/max", problem(codeInvalidNumber, fmt.Sprintf("this is not between 1 and %d", wire.MaxSweep)))
 	case r.Now < 0 || r.Now > driver.MaxNow:
-		return a, at("/now_us", problem(wire.CodeInvalidTime, "this is not after 1970 and before 2155"))
+		return a, verbs.At("/now_us", problem(wire.CodeInvalidTime, "this is not after 1970 and before 2155"))
 	}
-	sweeper, ok := h.store.(driver.Sweeper)
+	sweeper, ok := h.Store.(driver.Sweeper)
 	if !ok {
 		return a, fmt.Errorf("%w: the server's store is not swept", ration.ErrUnsupported)
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	dropped, err := sweeper.Sweep(ctx, r.Now, int(r.Max))
 	if err != nil {
@@ -96,39 +97,9 @@ func (h *handler) sweep(ctx context.Context, r *wire.SweepRequest) (a wire.Sweep
 	return wire.SweepAnswer{Dropped: int64(dropped)}, nil
 }
 
-// health asks the store for a count that nobody makes, and so leaves it as it is.
 func (h *handler) health(ctx context.Context) (a healthAnswer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
-	defer cancel()
-	kind, ok := h.healthKind()
-	if ok {
-		const second = 1_000_000
-		t := &driver.Txn{Verb: driver.Peek, Ops: []driver.Op{{
-			Key: driver.Key{Space: "|health||", ID: "health"}, Kind: kind, Size: 1, Rate: 1, Span: second, Cost: 1,
-		}}}
-		err := wire.Check(t, &h.info)
-		if err == nil {
-			err = h.store.Apply(ctx, []*driver.Txn{t})
-		}
-		if err == nil {
-			err = t.Err
-		}
-		if err != nil {
-			return a, errors.Join(err, driver.ErrNotApplied)
-		}
+	if err := h.Health(ctx); err != nil {
+		return a, err
 	}
 	return healthAnswer{Status: "ok", Version: h.version}, nil
-}
-
-// healthKind is a kind that the store keeps and that needs no calendar.
-func (h *handler) healthKind() (driver.Kind, bool) {
-	switch {
-	case h.info.Caps.Has(driver.CapBucket):
-		return driver.Bucket, true
-	case h.info.Caps.Has(driver.CapWindow):
-		return driver.Window, true
-	case h.info.Caps.Has(driver.CapCounter):
-		return driver.Counter, true
-	}
-	return 0, false
 }

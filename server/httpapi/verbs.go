@@ -1,16 +1,11 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/ration-go/ration"
-	"github.com/ration-go/ration/driver"
-	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/internal/verbs"
 )
 
 // keyAndLimit is who and what, as most verbs want them.
@@ -18,31 +13,18 @@ func (h *handler) keyAndLimit(k *keyFields, f *limitFields) (key ration.Key, lim
 	if key, err = k.key(); err != nil {
 		return key, nil, err
 	}
-	if limit, err = h.limit(f); err != nil {
-		return key, nil, at("/limit", err)
-	}
-	return key, limit, nil
+	limit, err = h.Limit(f.Limit, f.Name)
+	return key, limit, err
 }
 
-func (h *handler) take(ctx context.Context, r *takeRequest) (a decisionAnswer, err error) {
-	if r.ID == nil {
-		return h.decide(ctx, &r.charge, h.limiter.Take)
-	}
-	if err := checkID(*r.ID); err != nil {
-		return a, err
-	}
+func (h *handler) take(ctx context.Context, r *takeRequest) (decisionAnswer, error) {
 	return h.decide(ctx, &r.charge, func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
-		o, err := h.limiter.TakeOnce(ctx, *r.ID, key.Charge(limit, cost))
-		return o.Decision, err
+		return h.Take(ctx, r.ID, key, limit, cost)
 	})
 }
 
 func (h *handler) peek(ctx context.Context, r *charge) (decisionAnswer, error) {
-	a, err := h.decide(ctx, r, h.limiter.Peek)
-	if err != nil && wire.CodeOf(err) == wire.CodeOutcomeUnknown {
-		err = fmt.Errorf("%w: %w", driver.ErrNotApplied, err) // whatever happened, nothing can have been charged
-	}
-	return a, err
+	return h.decide(ctx, r, h.Peek)
 }
 
 type verb func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error)
@@ -52,7 +34,7 @@ func (h *handler) decide(ctx context.Context, r *charge, do verb) (a decisionAns
 	if err != nil {
 		return a, err
 	}
-	d, err := do(ctx, key, limit, or(r.Cost, 1))
+	d, err := do(ctx, key, limit, verbs.Or(r.Cost, 1))
 	if err != nil {
 		return a, err
 	}
@@ -60,21 +42,11 @@ func (h *handler) decide(ctx context.Context, r *charge, do verb) (a decisionAns
 }
 
 func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnswer, err error) {
-	if r.ID != nil {
-		if err := checkID(*r.ID); err != nil {
-			return a, err
-		}
-	}
 	charges, err := h.charges(r.Charges)
 	if err != nil {
 		return a, err
 	}
-	var o ration.Outcome
-	if r.ID != nil {
-		o, err = h.limiter.TakeOnce(ctx, *r.ID, charges...)
-	} else {
-		o, err = h.limiter.TakeAll(ctx, charges...)
-	}
+	o, err := h.TakeAll(ctx, r.ID, charges)
 	if err != nil {
 		return a, err
 	}
@@ -87,59 +59,35 @@ func (h *handler) charges(list []charge) ([]ration.Charge, error) {
 		c := &list[i]
 		key, limit, err := h.keyAndLimit(&c.keyFields, &c.limitFields)
 		if err != nil {
-			return nil, inCharge(i, err)
+			return nil, verbs.Within(fmt.Sprintf("/charges/%d", i), err)
 		}
-		charges[i] = key.Charge(limit, or(c.Cost, 1))
+		charges[i] = key.Charge(limit, verbs.Or(c.Cost, 1))
 	}
 	return charges, nil
 }
 
-// inCharge says in which charge err is.
-func inCharge(i int, err error) error {
-	place := fmt.Sprintf("/charges/%d", i)
-	var known *problemError
-	if errors.As(err, &known) {
-		known.pointer = place + known.pointer
-		return known
-	}
-	return at(place, err)
-}
-
 func (h *handler) refund(ctx context.Context, r *refundRequest) (a refundAnswer, err error) {
 	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
-	if err != nil {
-		return a, err
+	if err == nil {
+		a.Given, err = h.Refund(ctx, key, limit, verbs.Or(r.Cost, 1), r.AtUS)
 	}
-	if r.AtUS < 1 {
-		return a, at("/at_us", problem(wire.CodeInvalidTime, "this must be at_us of the decision that charged"))
-	}
-	given, err := h.limiter.Refund(ctx, key, limit, or(r.Cost, 1), time.UnixMicro(r.AtUS))
-	if err != nil {
-		return a, err
-	}
-	return refundAnswer{given}, nil
+	return a, err
 }
 
 func (h *handler) reset(ctx context.Context, r *resetRequest) (a doneAnswer, err error) {
 	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
-	if err != nil {
-		return a, err
+	if err == nil {
+		err = h.Limiter.Reset(ctx, key, limit)
 	}
-	if err := h.limiter.Reset(ctx, key, limit); err != nil {
-		return a, err
-	}
-	return doneAnswer{true}, nil
+	return doneAnswer{err == nil}, err
 }
 
 func (h *handler) forget(ctx context.Context, r *forgetRequest) (a doneAnswer, err error) {
 	key, err := r.key()
-	if err != nil {
-		return a, err
+	if err == nil {
+		err = h.Limiter.Forget(ctx, key)
 	}
-	if err := h.limiter.Forget(ctx, key); err != nil {
-		return a, err
-	}
-	return doneAnswer{true}, nil
+	return doneAnswer{err == nil}, err
 }
 
 func (h *handler) hit(ctx context.Context, r *hitRequest) (a hitAnswer, err error) {
@@ -147,16 +95,13 @@ func (h *handler) hit(ctx context.Context, r *hitRequest) (a hitAnswer, err erro
 	if err != nil {
 		return a, err
 	}
-	count, left, err := h.limiter.Hit(ctx, key, r.window(), or(r.N, 1))
-	if err != nil {
-		return a, err
-	}
-	return hitAnswer{count, millis(left)}, nil
+	count, left, err := h.Hit(ctx, key, r.WindowMS, verbs.Or(r.N, 1))
+	return hitAnswer{count, verbs.Millis(left)}, err
 }
 
 func (h *handler) limits(context.Context) (limitsAnswer, error) { return h.listed, nil }
 
-// listOf is rules as they are shown, by name.
+// listOf is rules as they are shown.
 func listOf(rules []ration.Rule) limitsAnswer {
 	a := limitsAnswer{Limits: make([]limitAnswer, len(rules))}
 	for i, rule := range rules {
@@ -165,6 +110,5 @@ func listOf(rules []ration.Rule) limitsAnswer {
 			a.Limits[i].OnError = rule.OnError.String()
 		}
 	}
-	slices.SortFunc(a.Limits, func(x, y limitAnswer) int { return cmp.Compare(x.Name, y.Name) })
 	return a
 }

@@ -1,4 +1,4 @@
-package httpapi
+package verbs
 
 import (
 	"iter"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// page is the first most of all by their ids, of those after an id, and whether there are more. Stores list holds in no
+// Page is the first most of all by their ids, of those after an id, and whether there are more. Stores list holds in no
 // order and have no place to go on from, so each page goes through all of them; it keeps few of them at a time.
-func page[T any](all iter.Seq2[T, error], id func(*T) string, after string, most int) (list []T, more bool, err error) {
+func Page[T any](all iter.Seq2[T, error], id func(*T) string, after string, most int) (list []T, more bool, err error) {
 	cut := func() {
 		slices.SortFunc(list, func(a, b T) int { return strings.Compare(id(&a), id(&b)) })
 		if len(list) > most {

@@ -1,0 +1,121 @@
+package verbs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/wire"
+)
+
+// Service decides for all protocols. It is safe for concurrent use.
+type Service struct {
+	Limiter *ration.Limiter
+	Store   driver.Store // the Limiter's own
+	Info    driver.Info
+	Timeout time.Duration // of what is asked of the Store itself
+
+	rules  map[string]ration.Rule
+	listed []ration.Rule
+	texts  texts
+}
+
+// New makes a Service on l and its store. It fails if a limit has no name, a name that another one has, or is invalid. A
+// timeout of 0 or less is 5 s.
+func New(l *ration.Limiter, store driver.Store, limits []ration.Rule, timeout time.Duration) (*Service, error) {
+	if l == nil || store == nil {
+		return nil, errors.New("a Limiter and its store are needed")
+	}
+	if timeout <= 0 {
+		timeout = 5 * time.Second
+	}
+	s := &Service{Limiter: l, Store: store, Info: store.Info(), Timeout: timeout, rules: map[string]ration.Rule{}}
+	for _, rule := range limits {
+		if err := rule.Validate(); err != nil {
+			return nil, fmt.Errorf("limit %q: %w", rule.Name, err)
+		}
+		if rule.Name == "" {
+			return nil, fmt.Errorf("the limit %q has no name", rule)
+		}
+		if _, twice := s.rules[rule.Name]; twice {
+			return nil, fmt.Errorf("two limits have the name %q", rule.Name)
+		}
+		s.rules[rule.Name] = rule
+	}
+	s.listed = slices.SortedFunc(slices.Values(limits), func(a, b ration.Rule) int { return cmp.Compare(a.Name, b.Name) })
+	return s, nil
+}
+
+// Limits are the configured ones, by name.
+func (s *Service) Limits() []ration.Rule { return s.listed }
+
+// Limit is what a request means by text, the name of a configured limit or a limit's text, and the name for the latter.
+func (s *Service) Limit(text string, name *string) (ration.Limit, error) {
+	if !strings.Contains(text, " ") {
+		rule, ok := s.rules[text]
+		switch {
+		case !ok:
+			return nil, At("/limit", Problem(CodeUnknownLimit, "no limit of this name is configured; GET /v1/limits lists them, and a limit's text reads like \"bucket 10/1m burst 20\""))
+		case name != nil:
+			return nil, At("/limit", Problem(wire.CodeInvalidLimit, "a configured limit has its own name; leave out \"name\""))
+		}
+		return rule, nil
+	}
+	limit, err := s.texts.parse(text)
+	if err != nil {
+		return nil, At("/limit", err)
+	}
+	if name == nil || *name == "" {
+		return limit, nil
+	}
+	return ration.Rule{Name: *name, Limit: limit}, nil
+}
+
+// Health asks the store for a count that nobody makes, and so leaves it as it is.
+func (s *Service) Health(ctx context.Context) error {
+	kind, ok := s.healthKind()
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	const second = 1_000_000
+	t := &driver.Txn{Verb: driver.Peek, Ops: []driver.Op{{
+		Key: driver.Key{Space: "|health||", ID: "health"}, Kind: kind, Size: 1, Rate: 1, Span: second, Cost: 1,
+	}}}
+	err := wire.Check(t, &s.Info)
+	if err == nil {
+		err = s.Store.Apply(ctx, []*driver.Txn{t})
+	}
+	if err == nil {
+		err = t.Err
+	}
+	return notApplied(err)
+}
+
+// notApplied is err of what can have changed nothing.
+func notApplied(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, driver.ErrNotApplied)
+}
+
+// healthKind is a kind that the store keeps and that needs no calendar.
+func (s *Service) healthKind() (driver.Kind, bool) {
+	switch {
+	case s.Info.Caps.Has(driver.CapBucket):
+		return driver.Bucket, true
+	case s.Info.Caps.Has(driver.CapWindow):
+		return driver.Window, true
+	case s.Info.Caps.Has(driver.CapCounter):
+		return driver.Counter, true
+	}
+	return 0, false
+}

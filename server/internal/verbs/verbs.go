@@ -1,0 +1,71 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/wire"
+)
+
+// Take charges cost; with an id, once.
+func (s *Service) Take(ctx context.Context, id *string, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
+	if id == nil {
+		return s.Limiter.Take(ctx, key, limit, cost)
+	}
+	o, err := s.TakeAll(ctx, id, []ration.Charge{key.Charge(limit, cost)})
+	return o.Decision, err
+}
+
+// TakeAll charges all or none; with an id, once.
+func (s *Service) TakeAll(ctx context.Context, id *string, charges []ration.Charge) (ration.Outcome, error) {
+	if id == nil {
+		return s.Limiter.TakeAll(ctx, charges...)
+	}
+	if err := CheckID(*id); err != nil {
+		return ration.Outcome{}, err
+	}
+	return s.Limiter.TakeOnce(ctx, *id, charges...)
+}
+
+// Peek answers as Take would.
+func (s *Service) Peek(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
+	d, err := s.Limiter.Peek(ctx, key, limit, cost)
+	if err != nil && wire.CodeOf(err) == wire.CodeOutcomeUnknown {
+		err = fmt.Errorf("%w: %w", driver.ErrNotApplied, err) // whatever happened, nothing can have been charged
+	}
+	return d, err
+}
+
+// Refund gives back n of what was charged at atUS, in microseconds since 1970.
+func (s *Service) Refund(ctx context.Context, key ration.Key, limit ration.Limit, n, atUS int64) (given int64, err error) {
+	if atUS < 1 {
+		return 0, At("/at_us", Problem(wire.CodeInvalidTime, "this must be at_us of the decision that charged"))
+	}
+	return s.Limiter.Refund(ctx, key, limit, n, time.UnixMicro(atUS))
+}
+
+// Hit adds n to a counter whose window lasts so many milliseconds.
+func (s *Service) Hit(ctx context.Context, key ration.Key, windowMS, n int64) (count int64, left time.Duration, err error) {
+	const most = int64(1<<63-1) / int64(time.Millisecond) // the Limiter refuses less than that
+	return s.Limiter.Hit(ctx, key, time.Duration(min(max(windowMS, -most), most))*time.Millisecond, n)
+}
+
+// Or is n, or what it is if it was not sent.
+func Or(n *int64, absent int64) int64 {
+	if n == nil {
+		return absent
+	}
+	return *n
+}
+
+// Millis is d in whole milliseconds, rounded up: against the caller.
+func Millis(d time.Duration) int64 {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
