@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/crowd"
 	"github.com/ration-go/ration/internal/engines"
 	"github.com/ration-go/ration/pgstore"
 )
@@ -23,6 +24,9 @@ import (
 func TestMain(m *testing.M) {
 	if child := os.Getenv(childEnv); child != "" {
 		os.Exit(runChild(child))
+	}
+	if crowd.IsMember() {
+		os.Exit(crowd.Member(openShared))
 	}
 	code := m.Run()
 	for _, s := range slices.Backward(shared.all) {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/crowd"
 	"github.com/ration-go/ration/internal/engines"
 	"github.com/ration-go/ration/redisstore"
 )
@@ -26,6 +27,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if crowd.IsMember() {
+		os.Exit(crowd.Member(openShared))
 	}
 	code := m.Run()
 	if err := shared.close(); err != nil {

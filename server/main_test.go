@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ration-go/ration/internal/crowd"
 )
 
 // program is the path of the program, built once.
@@ -23,6 +25,9 @@ var program string
 var rewrite bool
 
 func TestMain(m *testing.M) {
+	if crowd.IsMember() {
+		os.Exit(crowd.Member(openClient))
+	}
 	os.Exit(testMain(m))
 }
 

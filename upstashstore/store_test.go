@@ -15,6 +15,7 @@ import (
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/crowd"
 	"github.com/ration-go/ration/internal/engines"
 	"github.com/ration-go/ration/internal/hitcontract"
 	"github.com/ration-go/ration/storetest"
@@ -22,6 +23,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if crowd.IsMember() {
+		os.Exit(crowd.Member(openShared))
+	}
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	if code == 0 {

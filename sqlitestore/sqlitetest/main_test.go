@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/crowd"
 	"github.com/ration-go/ration/sqlitestore"
 )
 
@@ -23,6 +24,9 @@ var engines = map[string]string{"modernc": "sqlite", "ncruces": "sqlite3"}
 func TestMain(m *testing.M) {
 	if child := os.Getenv(childEnv); child != "" {
 		os.Exit(runChild(child))
+	}
+	if crowd.IsMember() {
+		os.Exit(crowd.Member(openShared))
 	}
 	code := m.Run()
 	if code == 0 {
