@@ -16,8 +16,8 @@ func benchLimiter(b *testing.B) *ration.Limiter {
 }
 
 var benchLimits = map[string]ration.Limit{
-	"bucket": ration.TokenBucket{Burst: 1 << 30, Refill: ration.PerSecond(1000)},
-	"rule":   ration.Rule{Name: "chat", Limit: ration.TokenBucket{Burst: 1 << 30, Refill: ration.PerSecond(1000)}},
+	"bucket": ration.TokenBucket{Burst: 1 << 26, Refill: ration.PerMinute(2)},
+	"rule":   ration.Rule{Name: "chat", Limit: ration.TokenBucket{Burst: 1 << 26, Refill: ration.PerMinute(2)}},
 	"fixed":  ration.FixedWindow{Limit: 1 << 50, Window: time.Hour},
 	"budget": ration.Rule{Name: "day", Limit: ration.Budget{Limit: 1 << 50, Period: ration.Day, Zone: "Europe/Berlin"}},
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/calendar"
+	"github.com/ration-go/ration/internal/instant"
 	"github.com/ration-go/ration/internal/join"
 )
 
@@ -26,10 +27,11 @@ type Limiter struct {
 	hashes    bool   // keys
 	err       error  // what is wrong with the options
 
-	plans  plans
-	calls  sync.Pool    // of *call
-	joiner *join.Joiner // nil: each call goes to the store by itself
-	lines  lines
+	plans   plans
+	calls   sync.Pool     // of *call
+	instant instant.Store // nil: each call is a Txn
+	joiner  *join.Joiner  // nil: each call goes to the store by itself
+	lines   lines
 
 	closed   atomic.Bool
 	done     chan struct{}
@@ -83,6 +85,9 @@ func New(store driver.Store, opts *Options) *Limiter {
 	if !l.info.Instant && l.info.MaxBatch > 1 && !l.opts.NoJoin {
 		l.joiner = join.New(join.Options{Apply: store.Apply, MaxBatch: l.info.MaxBatch, InFlight: max(1, l.info.InFlight),
 			MaxQueue: maxQueue, Timeout: l.opts.Timeout})
+	}
+	if quick, ok := store.(instant.Store); ok && l.opts.Clock == nil && !l.hashes {
+		l.instant = quick
 	}
 	l.warn()
 	return l

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/arith"
 	"github.com/ration-go/ration/internal/calendar"
+	"github.com/ration-go/ration/internal/instant"
 )
 
 // A plan is a limit made ready: checked, with its numbers as a store wants them and the Space of its keys. Making one
@@ -22,6 +24,8 @@ type plan struct {
 	op  driver.Op // without key and cost
 	cap driver.Caps
 	cal *calendar.Calendar // Budget
+
+	quick *instant.Bucket // Bucket: for a store that has a short way
 
 	bounds atomic.Pointer[[4]driver.Micros] // Budget: around the time of the last call
 }
@@ -211,6 +215,11 @@ func (l *Limiter) fill(p *plan) (err error) {
 		return fmt.Errorf("%w: LocalOnError", ErrUnsupported)
 	}
 	op.Key.Space = l.space(id.kind, id.name, calendarText)
+	if l.instant != nil && id.kind == driver.Bucket {
+		if quick, ok := l.instant.Bucket(op.Key.Space, op.Size, arith.Rate{Gain: op.Gain, Unit: op.Unit, Tick: int64(op.Tick)}); ok {
+			p.quick = &quick
+		}
+	}
 	return nil
 }
 

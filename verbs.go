@@ -59,6 +59,9 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 		return err
 	}
 	if verb == driver.Take {
+		if p.quick != nil && l.quickly(ctx, p, key, cost, d) {
+			return nil
+		}
 		if err := p.takeable(); err != nil {
 			return err
 		}
@@ -73,6 +76,22 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 		*d, err = l.failed(ctx, err, p)
 	}
 	return err
+}
+
+// quickly has the store decide the short way, if it can.
+func (l *Limiter) quickly(ctx context.Context, p *plan, key Key, cost int64, d *Decision) bool {
+	if cost == 0 || key.group != "" || l.closed.Load() || ctx.Err() != nil {
+		return false
+	}
+	used, retryAfter, resetAt, at, allowed, known := l.instant.TakeBucket(p.quick, key.id, cost)
+	if !known {
+		return false
+	}
+	d.Allowed, d.Name, d.Limit = allowed, p.id.name, p.id.size
+	d.Used, d.Remaining = used, max(0, p.id.size-used)
+	d.RetryAfter, d.ResetAfter = driver.Micros(retryAfter).Duration(), driver.Micros(resetAt-at).Duration()
+	d.At = driver.Micros(at).Time()
+	return true
 }
 
 // one makes c a transaction of one op.
