@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,9 +16,11 @@ import (
 
 // Proxy is one that listens.
 type Proxy struct {
-	Addr  string
-	Calls atomic.Int64 // script calls that have passed
-	Lose  atomic.Int64 // so many replies to script calls are lost, with their connection
+	Addr     string
+	Calls    atomic.Int64 // script calls that have passed
+	Commands atomic.Int64 // commands that have passed, but for those about the connection itself
+	Lose     atomic.Int64 // so many replies to script calls are lost, with their connection
+	Lost     atomic.Int64 // how many were
 
 	ln     net.Listener
 	mu     sync.Mutex
@@ -98,15 +101,20 @@ func (p *Proxy) serve(in, out net.Conn) {
 	}()
 	r := bufio.NewReader(in)
 	for {
-		cmd, script, err := readCommand(r)
+		cmd, name, err := readCommand(r)
 		if err != nil {
 			break
 		}
-		if script {
+		switch {
+		case strings.HasPrefix(name, "EVAL"):
 			p.Calls.Add(1)
+			p.Commands.Add(1)
 			if p.Lose.Add(-1) >= 0 {
+				p.Lost.Add(1)
 				losing.Store(true)
 			}
+		case name != "PING" && name != "HELLO" && name != "CLIENT":
+			p.Commands.Add(1)
 		}
 		if _, err := out.Write(cmd); err != nil {
 			break
@@ -124,33 +132,33 @@ func (p *Proxy) serve(in, out net.Conn) {
 	p.mu.Unlock()
 }
 
-// readCommand reads one command, as it is on the wire, and reports whether it calls a script.
-func readCommand(r *bufio.Reader) (raw []byte, script bool, err error) {
+// readCommand reads one command, as it is on the wire, and answers its name, too.
+func readCommand(r *bufio.Reader) (raw []byte, name string, err error) {
 	line, err := r.ReadBytes('\n')
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
 	raw = append(raw, line...)
 	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 	if err != nil || line[0] != '*' {
-		return nil, false, fmt.Errorf("no command: %q", line)
+		return nil, "", fmt.Errorf("no command: %q", line)
 	}
 	for i := range n {
 		if line, err = r.ReadBytes('\n'); err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		size, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		arg := make([]byte, size+2)
 		if _, err := io.ReadFull(r, arg); err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		raw = append(append(raw, line...), arg...)
 		if i == 0 {
-			script = bytes.HasPrefix(bytes.ToUpper(arg), []byte("EVAL"))
+			name = strings.ToUpper(string(arg[:size]))
 		}
 	}
-	return raw, script, nil
+	return raw, name, nil
 }
