@@ -1,0 +1,208 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/internal/strictjson"
+	"github.com/ration-go/ration/internal/wire"
+	rationv1 "github.com/ration-go/ration/server/grpcapi/ration/v1"
+	"github.com/ration-go/ration/server/internal/verbs"
+)
+
+// Options of the service. The zero value, and a nil pointer, are the defaults.
+type Options struct {
+	// Limits are those that requests can name. Each has a name of its own.
+	Limits []ration.Rule
+	// Logger is told of the store's trouble, without keys; default slog.Default().
+	Logger *slog.Logger
+	// Timeout of what is asked of the store itself (health, lists); default 5 s. The Limiter has its own.
+	Timeout time.Duration
+}
+
+// New makes the service on l, which decides, and store, which is l's own. It fails if a limit has no name, a name that
+// another one has, or is invalid.
+//
+// The service is safe for concurrent use. Register it with rationv1.RegisterRationServiceServer; close l only when no call
+// is under way any more.
+func New(l *ration.Limiter, store driver.Store, opts *Options) (rationv1.RationServiceServer, error) {
+	if opts == nil {
+		opts = new(Options)
+	}
+	decide, err := verbs.New(l, store, opts.Limits, opts.Timeout)
+	if err != nil {
+		return nil, fmt.Errorf("grpcapi: %w", err)
+	}
+	return &service{verbs: decide, failures: verbs.NewFailures(opts.Logger)}, nil
+}
+
+type service struct {
+	rationv1.UnsafeRationServiceServer // an rpc that is missing here does not compile
+
+	verbs    *verbs.Service
+	failures *verbs.Failures
+}
+
+// chargeFields are those that say who, what and how much.
+type chargeFields interface {
+	message
+	GetKey() *rationv1.Key
+	GetLimit() string
+}
+
+// keyAndLimit is who and what.
+func (s *service) keyAndLimit(r chargeFields, name *string) (key ration.Key, limit ration.Limit, err error) {
+	if err = known(r); err != nil {
+		return key, nil, err
+	}
+	if key, err = keyOf(r.GetKey()); err != nil {
+		return key, nil, err
+	}
+	if r.GetLimit() == "" {
+		return key, nil, verbs.At("/limit", verbs.Problem(codeMissing, "no limit; give the name of a configured one, or a limit's text, such as \"bucket 10/1m burst 20\""))
+	}
+	limit, err = s.verbs.Limit(r.GetLimit(), name)
+	return key, limit, err
+}
+
+const codeMissing = wire.Code(strictjson.MissingField)
+
+func (s *service) take(ctx context.Context, r *rationv1.TakeRequest) (d ration.Decision, err error) {
+	key, limit, err := s.keyAndLimit(r, r.Name)
+	if err != nil {
+		return d, err
+	}
+	return s.verbs.Take(ctx, r.Id, key, limit, verbs.Or(r.Cost, 1))
+}
+
+// Take is of the proto.
+func (s *service) Take(ctx context.Context, r *rationv1.TakeRequest) (*rationv1.TakeResponse, error) {
+	d, err := s.take(ctx, r)
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	var a struct { // one allocation
+		response rationv1.TakeResponse
+		decision rationv1.Decision
+	}
+	fill(&a.decision, &d)
+	a.response.Decision = &a.decision
+	return &a.response, nil
+}
+
+// Peek is of the proto.
+func (s *service) Peek(ctx context.Context, r *rationv1.PeekRequest) (*rationv1.PeekResponse, error) {
+	key, limit, err := s.keyAndLimit(r, r.Name)
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	d, err := s.verbs.Peek(ctx, key, limit, verbs.Or(r.Cost, 1))
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	return &rationv1.PeekResponse{Decision: decisionOf(&d)}, nil
+}
+
+// TakeAll is of the proto.
+func (s *service) TakeAll(ctx context.Context, r *rationv1.TakeAllRequest) (*rationv1.TakeAllResponse, error) {
+	charges, err := s.charges(r, r.Charges)
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	o, err := s.verbs.TakeAll(ctx, r.Id, charges)
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	return &rationv1.TakeAllResponse{Outcome: outcomeOf(&o)}, nil
+}
+
+// charges are those of the request r.
+func (s *service) charges(r message, list []*rationv1.Charge) ([]ration.Charge, error) {
+	if err := known(r); err != nil {
+		return nil, err
+	}
+	charges := make([]ration.Charge, len(list))
+	for i, c := range list {
+		key, limit, err := s.keyAndLimit(c, c.Name)
+		if err != nil {
+			return nil, verbs.Within(fmt.Sprintf("/charges/%d", i), err)
+		}
+		charges[i] = key.Charge(limit, verbs.Or(c.Cost, 1))
+	}
+	return charges, nil
+}
+
+// Refund is of the proto.
+func (s *service) Refund(ctx context.Context, r *rationv1.RefundRequest) (*rationv1.RefundResponse, error) {
+	key, limit, err := s.keyAndLimit(r, r.Name)
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	given, err := s.verbs.Refund(ctx, key, limit, verbs.Or(r.Cost, 1), r.AtUs)
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	return &rationv1.RefundResponse{Given: given}, nil
+}
+
+// Reset is of the proto.
+func (s *service) Reset(ctx context.Context, r *rationv1.ResetRequest) (*rationv1.ResetResponse, error) {
+	key, limit, err := s.keyAndLimit(r, r.Name)
+	if err == nil {
+		err = s.verbs.Limiter.Reset(ctx, key, limit)
+	}
+	return &rationv1.ResetResponse{}, s.status(ctx, err)
+}
+
+// Forget is of the proto.
+func (s *service) Forget(ctx context.Context, r *rationv1.ForgetRequest) (*rationv1.ForgetResponse, error) {
+	key, err := s.keyAlone(r)
+	if err == nil {
+		err = s.verbs.Limiter.Forget(ctx, key)
+	}
+	return &rationv1.ForgetResponse{}, s.status(ctx, err)
+}
+
+// keyAlone is the key of a request without a limit.
+func (s *service) keyAlone(r interface {
+	message
+	GetKey() *rationv1.Key
+}) (ration.Key, error) {
+	if err := known(r); err != nil {
+		return ration.Key{}, err
+	}
+	return keyOf(r.GetKey())
+}
+
+// Hit is of the proto.
+func (s *service) Hit(ctx context.Context, r *rationv1.HitRequest) (*rationv1.HitResponse, error) {
+	key, err := s.keyAlone(r)
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	count, left, err := s.verbs.Hit(ctx, key, r.WindowMs, verbs.Or(r.N, 1))
+	if err != nil {
+		return nil, s.status(ctx, err)
+	}
+	return &rationv1.HitResponse{Count: count, LeftMs: verbs.Millis(left)}, nil
+}
+
+// ListLimits is of the proto.
+func (s *service) ListLimits(ctx context.Context, r *rationv1.ListLimitsRequest) (*rationv1.ListLimitsResponse, error) {
+	if err := known(r); err != nil {
+		return nil, s.status(ctx, err)
+	}
+	a := new(rationv1.ListLimitsResponse)
+	for _, rule := range s.verbs.Limits() {
+		one := &rationv1.Limit{Name: rule.Name, Limit: rule.String()}
+		if rule.OnError != 0 {
+			one.OnError = rule.OnError.String()
+		}
+		a.Limits = append(a.Limits, one)
+	}
+	return a, nil
+}
