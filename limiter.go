@@ -13,8 +13,8 @@ import (
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/calendar"
-	"github.com/ration-go/ration/internal/instant"
 	"github.com/ration-go/ration/internal/join"
+	"github.com/ration-go/ration/memstore"
 )
 
 // A Limiter decides on a store. Its methods are safe for concurrent use, and return by the end of their context; if that
@@ -28,10 +28,12 @@ type Limiter struct {
 	err       error  // what is wrong with the options
 
 	plans   plans
-	calls   sync.Pool     // of *call
-	instant instant.Store // nil: each call is a Txn
-	joiner  *join.Joiner  // nil: each call goes to the store by itself
+	calls   sync.Pool       // of *call
+	memory  *memstore.Store // nil: there is no short way
+	joiner  *join.Joiner    // nil: each call goes to the store by itself
 	lines   lines
+	circuit *circuit // nil: the store is Instant
+	local   *local
 
 	closed   atomic.Bool
 	done     chan struct{}
@@ -86,8 +88,14 @@ func New(store driver.Store, opts *Options) *Limiter {
 		l.joiner = join.New(join.Options{Apply: store.Apply, MaxBatch: l.info.MaxBatch, InFlight: max(1, l.info.InFlight),
 			MaxQueue: maxQueue, Timeout: l.opts.Timeout})
 	}
-	if quick, ok := store.(instant.Store); ok && l.opts.Clock == nil && !l.hashes {
-		l.instant = quick
+	// Not an interface: whoever embeds a memstore.Store to see its calls shall see all of them.
+	if m, ok := store.(*memstore.Store); ok && l.opts.Clock == nil && !l.hashes {
+		l.memory = m
+	}
+	outage := l.opts.Outage.withDefaults()
+	l.local = newLocal(l, &outage)
+	if !l.info.Instant {
+		l.circuit = l.newCircuit(&outage)
 	}
 	l.warn()
 	return l
@@ -121,6 +129,10 @@ func (l *Limiter) Close() error {
 		return nil
 	}
 	close(l.done)
+	if l.circuit != nil {
+		l.circuit.close()
+		l.local.close()
+	}
 	if l.joiner != nil {
 		l.joiner.Close()
 	}
@@ -179,16 +191,31 @@ func (l *Limiter) send(ctx context.Context, batch []*driver.Txn) error {
 	if l.info.Instant {
 		return l.store.Apply(ctx, batch)
 	}
-	if l.joiner != nil {
-		lost, err := l.joiner.Do(ctx, batch[0])
-		switch {
-		case lost:
-			return lostError{err}
-		case errors.Is(err, join.ErrQueueFull):
-			return fmt.Errorf("%w: %w", ErrOverloaded, err)
-		}
+	if l.circuit.open.Load() && isDecision(batch[0].Verb) {
+		return ErrUnavailable
+	}
+	sent := time.Now()
+	if l.joiner == nil {
+		err := l.alone(ctx, batch)
+		l.circuit.note(err, time.Since(sent))
 		return err
 	}
+	lost, err := l.joiner.Do(ctx, batch[0])
+	switch {
+	case errors.Is(err, join.ErrQueueFull):
+		return fmt.Errorf("%w: %w", ErrOverloaded, err)
+	case errors.Is(err, ErrClosed):
+		return err
+	}
+	l.circuit.note(err, time.Since(sent))
+	if lost {
+		return lostError{err}
+	}
+	return err
+}
+
+// alone makes the call of one caller.
+func (l *Limiter) alone(ctx context.Context, batch []*driver.Txn) error {
 	l.inFlight.RLock()
 	defer l.inFlight.RUnlock()
 	if l.closed.Load() {
@@ -241,17 +268,62 @@ func (l *Limiter) afterCancel(ctx context.Context) (context.Context, context.Can
 const giveBackTime = 5 * time.Second
 
 // failed applies the outage policy to err of a decision on p.
-func (l *Limiter) failed(ctx context.Context, err error, ps ...*plan) (Decision, error) {
+func (l *Limiter) failed(ctx context.Context, err error, verb driver.Verb, p *plan, key Key, cost int64) (Decision, error) {
 	if !outage(ctx, err) {
 		return Decision{}, err
 	}
-	for _, p := range ps {
-		if p.id.onError != AllowOnError && (p.id.onError != 0 || l.opts.OnError != AllowOnError) {
-			return Decision{}, err
+	s := list{plans: []*plan{p}, ops: make([]driver.Op, 1)}
+	if key.id != "" {
+		l.ready(&s.ops[0], p, key, cost)
+	}
+	ds, _, err := l.byPolicy(err, verb, "", &s)
+	if err != nil {
+		return Decision{}, err
+	}
+	return ds[0], nil
+}
+
+func (l *Limiter) policy(p *plan) OnError {
+	if p.id.onError != 0 {
+		return p.id.onError
+	}
+	return l.opts.OnError
+}
+
+func (l *Limiter) isLocal(p *plan) bool { return l.policy(p) == LocalOnError }
+
+// byPolicy decides s without the store, because of cause, or answers cause.
+func (l *Limiter) byPolicy(cause error, verb driver.Verb, id string, s *list) (each []Decision, allowed bool, err error) {
+	each = make([]Decision, len(s.plans))
+	ops := make([]driver.Op, 0, len(s.plans)) // that are decided locally
+	for i, p := range s.plans {
+		switch l.policy(p) {
+		case AllowOnError:
+			each[i] = Decision{Allowed: true, Degraded: true, Name: p.id.name, Limit: p.id.size, At: l.now().Time()}
+		case LocalOnError:
+			// Not the whole op: the store may still write its results.
+			op := &s.ops[i]
+			ops = append(ops, driver.Op{Key: op.Key, Kind: op.Kind, Size: op.Size, Rate: op.Rate, Gain: op.Gain, Unit: op.Unit, Tick: op.Tick,
+				Span: op.Span, Bounds: op.Bounds, Cost: op.Cost})
+		default:
+			return nil, false, cause
 		}
 	}
-	p := ps[0]
-	return Decision{Allowed: true, Degraded: true, Name: p.id.name, Limit: p.id.size, At: l.now().Time()}, nil
+	if len(ops) == 0 {
+		return each, true, nil
+	}
+	t, ok := l.local.decide(verb, id, ops)
+	if !ok {
+		return nil, false, cause
+	}
+	for i, next := 0, 0; i < len(each); i++ {
+		if !each[i].Degraded {
+			each[i].fill(s.plans[i].id.name, &t.Ops[next], t.At)
+			each[i].Degraded = true
+			next++
+		}
+	}
+	return each, t.Allowed, nil
 }
 
 // outage reports whether err is the store's trouble, not the caller's.
@@ -259,13 +331,18 @@ func outage(ctx context.Context, err error) bool {
 	if _, late := errors.AsType[tooLateError](err); late || errors.Is(ctx.Err(), context.Canceled) {
 		return false
 	}
+	return !callersFault(err)
+}
+
+// callersFault reports whether err is about the call, not the store.
+func callersFault(err error) bool {
 	for _, own := range []error{ErrInvalidKey, ErrInvalidLimit, ErrInvalidCost, ErrInvalidTime, ErrInvalidID, ErrUnsupported, ErrOverflow,
 		ErrCrossGroup, ErrClosed, ErrIDReused, ErrEnded} {
 		if errors.Is(err, own) {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 func checkCost(cost int64) error {

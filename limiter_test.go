@@ -165,7 +165,6 @@ func TestBadInputChargesNothing(t *testing.T) {
 		"huge":              {k, ration.Budget{Limit: 1 << 53, Period: ration.Day}, 1, ration.ErrInvalidLimit},
 		"negative cost":     {k, chat, -1, ration.ErrInvalidCost},
 		"huge cost":         {k, chat, 1 << 53, ration.ErrInvalidCost},
-		"local policy":      {k, ration.Rule{Limit: chat, OnError: ration.LocalOnError}, 1, ration.ErrUnsupported},
 		"inexact big rates": {k, ration.TokenBucket{Burst: 1 << 50, Refill: ration.Rate{N: 7, Per: 11 * time.Minute}}, 1, ration.ErrInvalidLimit},
 	} {
 		if d, err := l.Take(ctx, c.key, c.limit, c.cost); !errors.Is(err, c.want) || d.Allowed {

@@ -28,22 +28,24 @@ func (l *Limiter) takeAll(ctx context.Context, charges []Charge) (o Outcome, err
 	}
 	txn := &driver.Txn{Verb: driver.Take, Ops: s.ops}
 	if err := l.apply(ctx, []*driver.Txn{txn}); err != nil {
-		return l.degraded(ctx, err, &s)
+		return l.degraded(ctx, err, &s, "")
 	}
 	return s.outcome(txn), nil
 }
 
-// degraded applies the outage policy to err of a list.
-func (l *Limiter) degraded(ctx context.Context, err error, s *list) (o Outcome, _ error) {
-	d, err := l.failed(ctx, err, s.plans...)
+// degraded applies the outage policy to err of a list, which may have an id.
+func (l *Limiter) degraded(ctx context.Context, err error, s *list, id string) (o Outcome, _ error) {
+	if !outage(ctx, err) {
+		return o, err
+	}
+	each, allowed, err := l.byPolicy(err, driver.Take, id, s)
 	if err != nil {
 		return o, err
 	}
-	o.Decision = d
 	for _, at := range s.at {
-		d.Name, d.Limit = s.plans[at].id.name, s.plans[at].id.size
-		o.Each = append(o.Each, d)
+		o.Each = append(o.Each, each[at])
 	}
+	o.sum(allowed)
 	return o, nil
 }
 
@@ -122,16 +124,23 @@ func (s *list) outcome(t *driver.Txn) (o Outcome) {
 	o.Each = make([]Decision, len(s.at))
 	for i, at := range s.at {
 		o.Each[i].fill(s.plans[at].id.name, &t.Ops[at], t.At)
+	}
+	o.sum(t.Allowed)
+	return o
+}
+
+// sum fills in the rest of an Outcome whose Each are known.
+func (o *Outcome) sum(allowed bool) {
+	for i := range o.Each {
 		if i > 0 && o.Each[i].before(&o.Each[o.Index]) {
 			o.Index = i
 		}
 	}
 	o.Decision = o.Each[o.Index]
-	o.Allowed = t.Allowed
+	o.Allowed = allowed
 	for i := range o.Each {
 		o.RetryAfter = max(o.RetryAfter, o.Each[i].RetryAfter)
 	}
-	return o
 }
 
 // before reports whether d is what an Outcome should tell rather than e.

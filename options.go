@@ -15,6 +15,8 @@ type Options struct {
 	KeySecret []byte
 	// OnError is for limits that do not say; default DenyOnError.
 	OnError OnError
+	// Outage tunes what is done about a store that is slow or dead.
+	Outage *Outage
 	// Timeout of each store call under a context without deadline; default 5 s. Wait lasts as long as its context.
 	Timeout time.Duration
 	// Clock decides instead of the store's clock, for tests and replay. It must be later than 1970 and before 2155.
@@ -29,7 +31,7 @@ type Options struct {
 	// Production says that this is not a test: New then warns about a store that one process keeps for itself. The
 	// environment RATION_ENV=production says the same.
 	Production bool
-	// Logger gets New's warning; default slog.Default().
+	// Logger gets New's warning, and a line when the store goes down or comes up; default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -48,7 +50,12 @@ type OnError uint8
 const (
 	DenyOnError  OnError = iota + 1 // the error is returned; nothing is allowed
 	AllowOnError                    // allowed, with Decision.Degraded and no error
-	LocalOnError                    // a share of the limit in memory; not yet: ErrUnsupported
+
+	// LocalOnError decides on a part of the limit in memory (Outage.Parts), with Decision.Degraded and numbers of that part.
+	// When the store answers again it is charged with what was admitted. So one outage admits beyond the limit at most a
+	// part for each process; and what a process that dies in between had admitted is never charged. A limit smaller than the
+	// number of parts, and Concurrency, are denied.
+	LocalOnError
 )
 
 // String is "deny", "allow" or "local".
@@ -68,6 +75,9 @@ func (o OnError) String() string {
 type Observer struct {
 	// Decided is called once for each call of a verb, with its answer.
 	Decided func(ctx context.Context, e Event)
+	// StoreChanged is called when decisions stop going to the store, because of cause, and when they go there again. It must
+	// not close the Limiter.
+	StoreChanged func(up bool, cause error)
 }
 
 // Event is one call of a verb.

@@ -211,12 +211,9 @@ func (l *Limiter) fill(p *plan) (err error) {
 	if !l.info.Caps.Has(p.cap) {
 		return fmt.Errorf("%w: the %s store does not keep this kind of limit", ErrUnsupported, l.info.Kind)
 	}
-	if id.onError == LocalOnError || id.onError == 0 && l.opts.OnError == LocalOnError {
-		return fmt.Errorf("%w: LocalOnError", ErrUnsupported)
-	}
 	op.Key.Space = l.space(id.kind, id.name, calendarText)
-	if l.instant != nil && id.kind == driver.Bucket {
-		if quick, ok := l.instant.Bucket(op.Key.Space, op.Size, arith.Rate{Gain: op.Gain, Unit: op.Unit, Tick: int64(op.Tick)}); ok {
+	if l.memory != nil && id.kind == driver.Bucket {
+		if quick, ok := l.memory.Bucket(op.Key.Space, op.Size, arith.Rate{Gain: op.Gain, Unit: op.Unit, Tick: int64(op.Tick)}); ok {
 			p.quick = &quick
 		}
 	}

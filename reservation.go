@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,8 @@ type Reservation struct {
 	list    list // without ops: by id alone
 	costs   []int64
 	held    bool
+	local   bool        // charged by LocalOnError
+	settled atomic.Bool // of a local one
 	ttl     time.Duration
 	expires atomic.Int64              // driver.Micros
 	renewed atomic.Pointer[time.Time] // when the call was sent that the life counts from
@@ -125,9 +128,10 @@ func (r *Reservation) take(ctx context.Context, txn driver.Txn) error {
 	txn.Ops = append([]driver.Op(nil), r.list.ops...)
 	sent := time.Now()
 	if cause := l.applyOnce(ctx, &txn); cause != nil {
-		o, err := l.degraded(ctx, cause, &r.list)
+		o, err := l.degraded(ctx, cause, &r.list, txn.ID)
 		r.Outcome = o
-		// Allowed by the outage policy. There may be a hold all the same, to be ended.
+		r.local = err == nil && o.Allowed && slices.ContainsFunc(r.list.plans, l.isLocal)
+		// Decided by the outage policy. There may be a hold all the same, to be ended.
 		r.held = err == nil && errors.Is(cause, ErrOutcomeUnknown)
 		return err
 	}
@@ -210,7 +214,7 @@ func (l *Limiter) takeOnce(ctx context.Context, id string, charges []Charge) (o 
 	}
 	txn := &driver.Txn{Verb: driver.Take, ID: l.txnID(id), TTL: micros(defaultTTL), Ops: s.ops}
 	if err := l.applyOnce(ctx, txn); err != nil {
-		return l.degraded(ctx, err, &s)
+		return l.degraded(ctx, err, &s, txn.ID)
 	}
 	return s.outcome(txn), nil
 }
@@ -232,8 +236,15 @@ func (l *Limiter) txnID(id string) string { return l.namespace + "|" + id }
 // applyOnce is apply for a transaction with an id: what happens once may be sent again when its answer was lost.
 func (l *Limiter) applyOnce(ctx context.Context, txn *driver.Txn) (err error) {
 	ops := append([]driver.Op(nil), txn.Ops...)
+	var unknown error // an earlier outcome
 	for try := 0; ; try++ {
 		err = l.apply(ctx, []*driver.Txn{txn})
+		if err != nil && unknown != nil && errors.Is(err, driver.ErrNotApplied) && !callersFault(err) {
+			err = unknown // an earlier try may have been applied all the same
+		}
+		if unknown == nil && errors.Is(err, ErrOutcomeUnknown) {
+			unknown = err
+		}
 		if _, lost := errors.AsType[lostError](err); lost {
 			return err
 		}
@@ -301,12 +312,15 @@ func (r *Reservation) moveExpiry(t *driver.Txn, ttl time.Duration, sent time.Tim
 // After another end it is ErrEnded; the same Settle again does nothing. After the expiry it still charges the truth, for a
 // day.
 func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
-	if r == nil || !r.held {
+	if r == nil || !r.held && !r.local {
 		return nil
 	}
 	amounts, err := r.amounts(actual)
 	if err != nil {
 		return err
+	}
+	if r.local {
+		return r.endLocally(ctx, amounts)
 	}
 	_, err = r.end(ctx, "settle", &driver.Txn{Verb: driver.Settle, Amounts: amounts})
 	return err
@@ -315,8 +329,11 @@ func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
 // Cancel ends the reservation and gives back what Progress has not reported. After any end it does nothing, so it can be
 // deferred.
 func (r *Reservation) Cancel(ctx context.Context) error {
-	if r == nil || !r.held {
+	if r == nil || !r.held && !r.local {
 		return nil
+	}
+	if r.local {
+		return r.endLocally(ctx, make([]int64, len(r.list.ops)))
 	}
 	_, err := r.end(ctx, "cancel", &driver.Txn{Verb: driver.Cancel})
 	return err
@@ -325,7 +342,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // Progress reports what was used so far, in total, and renews the reservation. What goes beyond the reservation is charged
 // at once; ok says whether it fits, so whether to go on. Numbers are as in Settle.
 func (r *Reservation) Progress(ctx context.Context, soFar ...int64) (ok bool, err error) {
-	if r == nil || !r.held {
+	if r == nil || !r.held || r.local {
 		return r != nil && r.Degraded, nil
 	}
 	amounts, err := r.amounts(soFar)
@@ -343,7 +360,7 @@ func (r *Reservation) Progress(ctx context.Context, soFar ...int64) (ok bool, er
 
 // Renew moves the expiry to ttl from now (0: the reservation's own TTL). After the end or the expiry it is ErrEnded.
 func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
-	if r == nil || !r.held {
+	if r == nil || !r.held || r.local {
 		return nil
 	}
 	if ttl != 0 && (ttl < minTTL || ttl > maxTTL) {
@@ -398,6 +415,25 @@ func (r *Reservation) end(ctx context.Context, verb string, t *driver.Txn) (*dri
 	return t, err
 }
 
+// endLocally ends what LocalOnError admitted, and a hold that the store may have made all the same.
+func (r *Reservation) endLocally(ctx context.Context, amounts []int64) error {
+	if !r.settled.Swap(true) && len(amounts) > 0 {
+		var ops []driver.Op
+		var costs, actual []int64
+		for i, p := range r.list.plans {
+			if r.l.isLocal(p) {
+				ops, costs, actual = append(ops, r.list.ops[i]), append(costs, r.list.ops[i].Cost), append(actual, amounts[i])
+			}
+		}
+		r.l.local.adjust(ops, costs, actual)
+	}
+	if !r.held {
+		return nil
+	}
+	_, err := r.end(ctx, "cancel", &driver.Txn{Verb: driver.Cancel})
+	return err
+}
+
 // amounts is one number for each op, of what the caller gave for each charge.
 func (r *Reservation) amounts(given []int64) ([]int64, error) {
 	for _, n := range given {
@@ -438,7 +474,7 @@ func (r *Reservation) amounts(given []int64) ([]int64, error) {
 // under way. A reservation known by its ID alone is given ten minutes with each renewal.
 func (r *Reservation) KeepAlive(ctx context.Context) (alive context.Context, stop context.CancelFunc) {
 	alive, cancel := context.WithCancelCause(ctx)
-	if r == nil || !r.held {
+	if r == nil || !r.held || r.local {
 		return alive, func() { cancel(context.Canceled) }
 	}
 	done := make(chan struct{})

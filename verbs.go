@@ -73,7 +73,7 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 	}
 	l.put(c)
 	if err != nil {
-		*d, err = l.failed(ctx, err, p)
+		*d, err = l.failed(ctx, err, verb, p, key, cost)
 	}
 	return err
 }
@@ -83,7 +83,7 @@ func (l *Limiter) quickly(ctx context.Context, p *plan, key Key, cost int64, d *
 	if cost == 0 || key.group != "" || l.closed.Load() || ctx.Err() != nil {
 		return false
 	}
-	used, retryAfter, resetAt, at, allowed, known := l.instant.TakeBucket(p.quick, key.id, cost)
+	used, retryAfter, resetAt, at, allowed, known := l.memory.TakeBucket(p.quick, key.id, cost)
 	if !known {
 		return false
 	}

@@ -107,7 +107,7 @@ func (l *Limiter) tryWait(ctx context.Context, p *plan, key Key, cost int64) (d 
 	defer l.put(c)
 	l.one(c, driver.Take, p, key, cost)
 	if err := l.bounded(ctx, c); err != nil {
-		return l.failed(ctx, err, p)
+		return l.failed(ctx, err, driver.Take, p, key, cost)
 	}
 	d.fill(p.id.name, &c.ops[0], c.txn.At)
 	if ctx.Err() == nil || !d.Allowed || cost == 0 {

@@ -11,19 +11,18 @@ import (
 // Most calls are a Take from a bucket that exists. The short way for them answers what Apply would, in a third of the
 // time: no Txn, State or View, and the row found by one comparison. A test holds the two together.
 
-var _ instant.Store = (*Store)(nil)
-
 // metaMask is what one key's rows have in common in their meta: everything but the flags of the state.
 const metaMask = ^uint64(0x7f)
 
-// Bucket is for package ration.
+// Bucket is for package ration: it makes ready a limit on the keys of space; ok is false if there is no short way for it.
 func (s *Store) Bucket(space string, size int64, rate arith.Rate) (b instant.Bucket, ok bool) {
 	num := s.spaces.number(space)
 	b = instant.Bucket{Size: size, Rate: rate, Mark: uint64(num) << spaceShift, Where: maphash.String(s.seed, space) >> 32}
 	return b, num != 0 && rate.CanBeQuick()
 }
 
-// TakeBucket is for package ration; see driver.Store for what others call.
+// TakeBucket is for package ration: a Take of cost, at least 1, by the key of no group and this id. Unless known, nothing
+// was done; Apply has to be asked. The results are single values so that they stay in registers.
 func (s *Store) TakeBucket(b *instant.Bucket, id string, cost int64) (used, retryAfter, resetAt, at int64, allowed, known bool) {
 	if len(id) > longest || s.closed.Load() {
 		return 0, 0, 0, 0, false, false
