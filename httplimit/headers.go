@@ -234,7 +234,7 @@ func (h Headers) set(header http.Header, es []entry) {
 	case Split, XHeaders:
 		limit, remaining, reset := h.triple()
 		other := entry{quota: number(header[limit]), left: number(header[remaining])}
-		if other.quota >= 0 && other.left >= 0 && len(header[reset]) > 0 && !es[0].refused && tighter(other, es[0]) < 0 {
+		if other.quota >= 0 && other.left >= 0 && len(header[reset]) > 0 && !es[0].refused && tighter(other, es[0]) <= 0 {
 			header[limit], header[remaining], header[reset] = header[limit][:1], header[remaining][:1], header[reset][:1]
 			return
 		}
@@ -242,6 +242,24 @@ func (h Headers) set(header http.Header, es []entry) {
 		header[remaining] = []string{strconv.FormatInt(es[0].left, 10)}
 		header[reset] = []string{es[0].reset}
 	}
+}
+
+// tells reports whether header has each field once already, with es in it as far as the dialect tells of several limits; if not,
+// a refusal is what it tells of.
+func (h Headers) tells(header http.Header, es []entry, status int) bool {
+	for _, field := range h.fields() {
+		if len(header[field]) != 1 {
+			return false
+		}
+	}
+	if h == Split || h == XHeaders {
+		return status == http.StatusTooManyRequests
+	}
+	items, ok := parseList(header[fieldLimits][0])
+	for i := range es {
+		ok = ok && slices.ContainsFunc(items, func(it item) bool { return it.value.text == es[i].name })
+	}
+	return ok
 }
 
 func join(members []string) string {

@@ -232,8 +232,11 @@ func (w *writer) begin(status int) {
 	}
 	for i, field := range fields {
 		if lines := header[field]; len(lines) != 1 || lines[0] != w.put[i] {
-			// It passes on an answer of another server, with that one's fields; or it buffered its own, and a guard put its own there.
-			w.dialect.set(header, w.entries)
+			// It passes on an answer of another server, with that one's fields; or a guard inside put its own there, and may not have
+			// seen ours, if something buffers between.
+			if !w.dialect.tells(header, w.entries, status) {
+				w.dialect.set(header, w.entries)
+			}
 			return
 		}
 	}
