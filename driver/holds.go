@@ -201,7 +201,7 @@ func (r *run) end(t *Txn) error {
 		return nil
 	}
 	if rec.state == open && rec.expires <= t.At {
-		if err := r.lapse(t.ID, rec, t.At); err != nil {
+		if t.Err, err = r.lapse(t.ID, rec, t.At); err != nil || t.Err != nil {
 			return err
 		}
 	}
@@ -409,22 +409,19 @@ func (rec *record) show(t *Txn, cells []cell) {
 	}
 }
 
-// lapse ends an open hold that has expired.
-func (r *run) lapse(id string, rec *record, now Micros) error {
+// lapse ends an open hold that has expired. trouble says why it cannot be ended; it is then as it was.
+func (r *run) lapse(id string, rec *record, now Micros) (trouble, err error) {
 	if rec.ret {
 		t := &Txn{Verb: Cancel, At: now, Ops: make([]Op, len(rec.ops))}
 		for i := range rec.ops {
 			t.Ops[i] = rec.ops[i].op
 		}
-		if _, err := r.giveBack(t, id, rec); err != nil {
-			return err
-		}
-		if t.Err != nil {
-			return fmt.Errorf("hold: %w", t.Err)
+		if _, err := r.giveBack(t, id, rec); err != nil || t.Err != nil {
+			return t.Err, err
 		}
 	}
 	rec.state = lapsed
-	return r.saveHold(id, rec)
+	return nil, r.saveHold(id, rec)
 }
 
 // Lapse ends the hold of id, if it is open and has expired at now: what it asked to be given back goes back. A store with
@@ -435,7 +432,11 @@ func Lapse(rows HoldRows, now Micros, id string) error {
 	if err != nil || rec == nil || rec.state != open || rec.expires > now {
 		return err
 	}
-	return r.lapse(id, rec, now)
+	trouble, err := r.lapse(id, rec, now)
+	if trouble != nil {
+		return fmt.Errorf("hold: %w", trouble)
+	}
+	return err
 }
 
 // DecodeHold reads a record that Run saved under id, and reports whether it is a hold that is open at now.

@@ -81,12 +81,14 @@ func (r *run) decide(t *Txn) error {
 		return r.forget(t)
 	case t.Verb > Forget:
 		return r.end(t)
-	case t.Verb == Take && t.ID != "":
-		return r.takeOnce(t)
-	}
-	if t.Verb != Peek && t.Verb != Reset && slices.ContainsFunc(t.Ops, func(op Op) bool { return op.Kind == Slots }) {
+	case t.Hold && t.Verb == Take && t.ID == "":
+		t.Err = fmt.Errorf("%w: a hold is made by a take with an id", ErrNotApplied)
+		return nil
+	case !t.Hold && t.Verb != Peek && t.Verb != Reset && slices.ContainsFunc(t.Ops, isSlots):
 		t.Err = fmt.Errorf("%w: slots are taken by a hold", ErrNotApplied)
 		return nil
+	case t.ID != "" && t.Verb == Take:
+		return r.takeOnce(t)
 	}
 	cells, err := r.open(t, t.Ops)
 	if err != nil || t.Err != nil {
@@ -103,6 +105,8 @@ func (r *run) decide(t *Txn) error {
 		return r.reset(t, cells)
 	}
 }
+
+func isSlots(op Op) bool { return op.Kind == Slots }
 
 // open loads the states of ops as their limits see them.
 func (r *run) open(t *Txn, ops []Op) ([]cell, error) {
