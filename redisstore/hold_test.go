@@ -1,9 +1,11 @@
 package redisstore_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/holdcontract"
 	"github.com/ration-go/ration/redisstore"
 	"github.com/ration-go/ration/redisstore/internal/proxy"
@@ -39,4 +41,30 @@ func TestHoldContractOnCluster(t *testing.T) {
 		Limiter: ration.New(open(t, newClient(t, addrs...), opts), nil),
 		Another: ration.New(open(t, newClient(t, addrs...), opts), nil),
 	})
+}
+
+// TestDamagedStateOfExpiredHold: a state that is not ours, to which an expired hold is to give back, is the trouble of those
+// alone who need it.
+func TestDamagedStateOfExpiredHold(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, server(t, "redis").Addr)
+	prefix := newPrefix()
+	s := open(t, c, &redisstore.Options{Prefix: prefix})
+	op := func(id string) driver.Op {
+		return driver.Op{Key: driver.Key{Space: "|c||", Group: "g", ID: id}, Kind: driver.Counter, Size: 9, Span: 3600e6, Cost: 5}
+	}
+	const at driver.Micros = 1e15
+	route := s.Route(op("").Key)
+	id := "|" + route + ".a"
+	apply(t, s, &driver.Txn{Verb: driver.Take, ID: id, Hold: true, Return: true, TTL: 1e6, Now: at, Ops: []driver.Op{op("k")}})
+	command(t, c, "SET", prefix+"|c||{"+route+"}:g:k", "hello")
+	end := &driver.Txn{Verb: driver.Settle, ID: id, Amounts: []int64{1}, Now: at + 2e6}
+	other := &driver.Txn{Verb: driver.Take, Now: at + 2e6, Ops: []driver.Op{op("other")}}
+	apply(t, s, end, other)
+	if !errors.Is(end.Err, driver.ErrCorrupt) || other.Err != nil || !other.Allowed {
+		t.Errorf("the settle answered %v, and a take beside it %v, %v", end.Err, other.Allowed, other.Err)
+	}
+	if _, err := s.Sweep(t.Context(), at+2e6, 10); err != nil {
+		t.Error(err)
+	}
 }

@@ -34,3 +34,33 @@ func TestHoldContract(t *testing.T) {
 		})
 	})
 }
+
+// TestDamagedStateOfExpiredHold: a state that is not ours, to which an expired hold is to give back, is the trouble of those
+// alone who need it.
+func TestDamagedStateOfExpiredHold(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		path := file(t)
+		s := open(t, engine, path, nil)
+		const at driver.Micros = 1e15
+		hold := reserve("a", 5, true, second)
+		hold.Now = at
+		apply(t, s, hold)
+		if _, err := openDB(t, engine, path).Exec(`UPDATE ration_states SET state = x'00ff00'`); err != nil {
+			t.Fatal(err)
+		}
+		end, other := settle("a", 1), take("other", 10, 4)
+		end.Now, other.Now = at+second, at+second
+		if err := s.Apply(t.Context(), []*driver.Txn{end, other}); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(end.Err, driver.ErrCorrupt) || other.Err != nil || !other.Allowed {
+			t.Errorf("the settle answered %v, and a take beside it %v, %v", end.Err, other.Allowed, other.Err)
+		}
+		if _, err := s.Sweep(t.Context(), at+second, 10); err != nil {
+			t.Error(err)
+		}
+		if left := openHolds(t, s); len(left) != 0 {
+			t.Errorf("an expired hold that cannot be given back is not swept for ever, but is still there: %+v", left)
+		}
+	})
+}
