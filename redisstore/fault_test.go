@@ -41,29 +41,37 @@ func used(t testing.TB, l *ration.Limiter, key ration.Key, limit ration.Limit) i
 	return d.Used
 }
 
-// TestScriptFlush: a server that forgets its scripts every 10 ms loses nothing and charges nothing twice.
-func TestScriptFlush(t *testing.T) {
-	t.Parallel()
-	srv := engines.Redis(t, nil)
-	admin := newClient(t, srv.Addr)
-	l := ration.New(open(t, newClient(t, srv.Addr), nil), nil)
-	key := ration.KeyOf("k")
-	stop := make(chan struct{})
+// forget makes a server forget its scripts every 10 ms, until stop is called.
+func forget(t *testing.T, c rueidis.Client) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	var flushing sync.WaitGroup
 	flushing.Go(func() {
 		ticker := time.NewTicker(10 * time.Millisecond)
 		defer ticker.Stop()
 		for {
 			select {
-			case <-stop:
+			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				if err := admin.Do(context.Background(), admin.B().ScriptFlush().Build()).Error(); err != nil {
+				if err := c.Do(context.Background(), c.B().ScriptFlush().Build()).Error(); err != nil {
 					t.Error(err)
 				}
 			}
 		}
 	})
+	return func() {
+		cancel()
+		flushing.Wait()
+	}
+}
+
+// TestScriptFlush: a server that forgets its scripts every 10 ms loses nothing and charges nothing twice.
+func TestScriptFlush(t *testing.T) {
+	t.Parallel()
+	srv := engines.Redis(t, nil)
+	l := ration.New(open(t, newClient(t, srv.Addr), nil), nil)
+	key := ration.KeyOf("k")
+	stop := forget(t, newClient(t, srv.Addr))
 	var wg sync.WaitGroup
 	var charged atomic.Int64
 	end := time.Now().Add(time.Second)
@@ -88,12 +96,65 @@ func TestScriptFlush(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	close(stop)
-	flushing.Wait()
+	stop()
 	if n := used(t, l, key, year); n != charged.Load() {
 		t.Fatalf("%d used after %d charges", n, charged.Load())
 	}
 	t.Logf("%d charges", charged.Load())
+}
+
+// TestScriptFlushAndLostReplies: the same while replies are lost, those that ask for the script's text too. What has an
+// unknown outcome is charged once or not at all, of every kind of limit and for each caller by itself.
+func TestScriptFlushAndLostReplies(t *testing.T) {
+	t.Parallel()
+	srv := engines.Redis(t, nil)
+	p := proxy.New(t, srv.Addr)
+	prefix := newPrefix()
+	l := ration.New(open(t, newClient(t, p.Addr), &redisstore.Options{Prefix: prefix}), nil)
+	direct := newClient(t, srv.Addr)
+	stop := forget(t, direct)
+	limits := []ration.Limit{
+		year,
+		ration.TokenBucket{Burst: 1 << 30, Refill: ration.Every(24 * time.Hour)},
+		ration.SlidingWindow{Limit: 1 << 40, Window: 24 * time.Hour},
+		ration.FixedWindow{Limit: 1 << 40, Window: 24 * time.Hour},
+	}
+	const callers = 8
+	var passed, unknown [callers]int64
+	var losing atomic.Int64
+	var wg sync.WaitGroup
+	end := time.Now().Add(time.Second)
+	for i := range callers {
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				if losing.Add(1)%20 == 0 {
+					p.Lose.Store(1)
+				}
+				switch d, err := l.Take(context.Background(), ration.KeyOf(fmt.Sprint(i)), limits[i%len(limits)], 1); {
+				case err == nil && d.Allowed:
+					passed[i]++
+				case errors.Is(err, ration.ErrOutcomeUnknown):
+					unknown[i]++
+				case !errors.Is(err, driver.ErrNotApplied):
+					t.Errorf("neither known nor unknown: %v, %v", d, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	sure := ration.New(open(t, direct, &redisstore.Options{Prefix: prefix}), nil)
+	lost := int64(0)
+	for i := range callers {
+		if n := used(t, sure, ration.KeyOf(fmt.Sprint(i)), limits[i%len(limits)]); n < passed[i] || n > passed[i]+unknown[i] {
+			t.Errorf("caller %d: %d used after %d charges and %d of unknown outcome", i, n, passed[i], unknown[i])
+		}
+		lost += unknown[i]
+	}
+	if lost == 0 {
+		t.Error("no reply was lost")
+	}
+	t.Logf("%v charges, %v of unknown outcome", passed, unknown)
 }
 
 // TestLostReply: a call whose reply is lost is not sent again, and says that its outcome is not known.

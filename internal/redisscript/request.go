@@ -47,7 +47,7 @@ func refuse(t *driver.Txn) error {
 	switch {
 	case t.Verb == 0 || t.Verb > lapse:
 		return fmt.Errorf("%w: this store does not know verb %d", driver.ErrNotApplied, t.Verb)
-	case t.Verb == driver.Peek || t.Verb == driver.Reset || t.Verb >= driver.Forget || t.Verb == driver.Take && t.Hold:
+	case t.Verb == driver.Peek || t.Verb == driver.Reset || t.Verb >= driver.Forget || t.Verb == driver.Take && t.Hold && t.ID != "":
 		return nil
 	case slices.ContainsFunc(t.Ops, func(op driver.Op) bool { return op.Kind == driver.Slots }):
 		return fmt.Errorf("%w: slots are taken by a hold", driver.ErrNotApplied)

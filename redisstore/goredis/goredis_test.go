@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -16,13 +17,25 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/engines"
+	"github.com/ration-go/ration/internal/hitcontract"
 	"github.com/ration-go/ration/redisstore"
 	"github.com/ration-go/ration/redisstore/goredis"
 	"github.com/ration-go/ration/redisstore/internal/proxy"
 	"github.com/ration-go/ration/storetest"
 )
 
+// leftOut is what a usual run leaves out of storetest's suite: the long checks of what the scripts decide, which package
+// redisstore makes over the same scripts. All case files stay, and the check of contexts, which each client treats in its
+// own way. RATION_LONG leaves out nothing.
+const leftOut = "^Test(Standalone|Cluster|Sentinel)$/^checks$/^(random|parallel|parallel_lists|ids|holds|slots|two_handles|sweep)$"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if skip := flag.Lookup("test.skip"); os.Getenv("RATION_LONG") == "" && skip.Value.String() == "" {
+		if err := skip.Value.Set(leftOut); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	if code == 0 {
 		code = leaks()
@@ -181,4 +194,17 @@ func TestOptions(t *testing.T) {
 	if _, _, err := l.Hit(context.Background(), ration.KeyOf("k"), time.Hour, 1); !errors.Is(err, driver.ErrNotApplied) {
 		t.Error(err)
 	}
+}
+
+// TestHitContract: what users of a bare counter rely on, each call one round trip.
+func TestHitContract(t *testing.T) {
+	t.Parallel()
+	p := proxy.New(t, engines.Redis(t, nil).Addr)
+	c := redis.NewClient(&redis.Options{Addr: p.Addr})
+	s, err := goredis.New(c, &redisstore.Options{SweepEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(); c.Close() })
+	hitcontract.Run(t, ration.New(s, nil), p.Calls.Load)
 }
