@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -528,53 +527,6 @@ func (r *Reservation) renewUntil(alive context.Context, lost context.CancelCause
 }
 
 var errLost = errors.New("ration: the reservation is lost")
-
-// Hold is an open reservation, as Holds lists it.
-type Hold struct {
-	ID        string
-	At        time.Time // when it was charged
-	ExpiresAt time.Time
-	Keys      []Key      // hashed if Options.KeySecret is set
-	Charged   []Decision // Name, Limit, and what is charged as Used; for each of Keys
-}
-
-// Holds lists the open reservations of the namespace, from any process, in no order.
-func (l *Limiter) Holds(ctx context.Context) iter.Seq2[Hold, error] {
-	return func(yield func(Hold, error) bool) {
-		lister, ok := l.store.(driver.HoldLister)
-		err := l.need(driver.CapHolds, "reservations")
-		if err == nil && !ok {
-			err = fmt.Errorf("%w: the %s store does not list reservations", ErrUnsupported, l.info.Kind)
-		}
-		if err == nil && l.closed.Load() {
-			err = ErrClosed
-		}
-		if err != nil {
-			yield(Hold{}, err)
-			return
-		}
-		for h, err := range lister.Holds(ctx) {
-			id, ours := strings.CutPrefix(h.ID, l.namespace+"|")
-			if err == nil && !ours {
-				continue
-			}
-			if !yield(shown(id, h), err) {
-				return
-			}
-		}
-	}
-}
-
-func shown(id string, h driver.Hold) Hold {
-	out := Hold{ID: id, At: h.At.Time(), ExpiresAt: h.Expires.Time()}
-	for i := range h.Ops {
-		op := &h.Ops[i]
-		out.Keys = append(out.Keys, Key{group: op.Key.Group, id: op.Key.ID})
-		out.Charged = append(out.Charged, Decision{Allowed: true, Name: ruleName(op.Key.Space), Limit: op.Size, Used: op.Cost,
-			Remaining: max(0, op.Size-op.Cost), At: h.At.Time()})
-	}
-	return out
-}
 
 // String is the id and how it was decided, without keys.
 func (r *Reservation) String() string {
