@@ -1,70 +1,46 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/server/internal/yamlnode"
 )
 
-// file reads one configuration file. It walks YAML's nodes itself: every fault then has its line, and a value is the text
-// that stands in the file, whatever type YAML sees in it.
+// file reads one configuration file.
 type file struct {
 	path   string
 	config *Config
-	faults []fault
+	nodes  yamlnode.Reader
 }
 
-func (f *file) fault(node *yaml.Node, name string, err error) {
-	f.faults = append(f.faults, fault{file: f.path, line: node.Line, name: name, err: err})
-}
+func (f *file) fault(node *yaml.Node, name string, err error) { f.nodes.Fault(node, name, err) }
 
-func (f *file) read(data []byte) {
-	loader, err := yaml.NewLoader(bytes.NewReader(data))
-	var doc yaml.Node
-	if err == nil {
-		err = loader.Load(&doc)
+func (f *file) read(data []byte) (faults []fault) {
+	if top := f.nodes.Document(data); top != nil {
+		f.settings(top, "")
 	}
-	if errors.Is(err, io.EOF) {
-		return // nothing but comments
+	for _, one := range f.nodes.Faults {
+		faults = append(faults, fault{file: f.path, line: one.Line, name: one.Name, err: one.Err})
 	}
-	if err == nil {
-		var second yaml.Node
-		if err = loader.Load(&second); err == nil {
-			f.fault(&second, "", errors.New("a second document; a configuration is one"))
-			return
-		}
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		one := fault{file: f.path, err: fmt.Errorf("not YAML: %w", err)}
-		if at, ok := errors.AsType[*yaml.LoadError](err); ok {
-			one.line = at.Mark.Line
-			one.err = fmt.Errorf("not YAML: %s", at.Message)
-		}
-		f.faults = append(f.faults, one)
-		return
-	}
-	if len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
-		f.settings(doc.Content[0], "")
-	}
+	return faults
 }
 
 // settings reads a map of settings; prefix is "log." for those of log.
 func (f *file) settings(node *yaml.Node, prefix string) {
-	f.entries(node, prefix, func(key, value *yaml.Node) {
+	f.nodes.Entries(node, prefix, func(key, value *yaml.Node) {
 		name := prefix + key.Value
 		if name == "limits" {
 			f.limits(value)
 			return
 		}
 		if s := settingNamed(name); s != nil {
-			if text, ok := f.text(value, name); ok {
+			if text, ok := f.nodes.Text(value, name); ok {
 				if err := s.set(f.config, text); err != nil {
 					f.fault(value, name, err)
 				}
@@ -98,14 +74,14 @@ func keysUnder(prefix string) (keys []string) {
 
 // limits reads name: limit, or name: {limit: …, on_error: …}.
 func (f *file) limits(node *yaml.Node) {
-	f.entries(node, "limits.", func(key, value *yaml.Node) {
+	f.nodes.Entries(node, "limits.", func(key, value *yaml.Node) {
 		name := "limits." + key.Value
 		rule := ration.Rule{Name: key.Value}
 		if rule.Name == "" {
 			f.fault(key, name, errors.New("a limit needs a name"))
 			return
 		}
-		value = followed(value)
+		value = yamlnode.Followed(value)
 		if value.Kind != yaml.MappingNode {
 			f.limit(&rule, value, name)
 		} else {
@@ -124,14 +100,14 @@ func (f *file) limits(node *yaml.Node) {
 
 func (f *file) rule(rule *ration.Rule, node *yaml.Node, name string) {
 	found := false
-	f.entries(node, name+".", func(key, value *yaml.Node) {
+	f.nodes.Entries(node, name+".", func(key, value *yaml.Node) {
 		at := name + "." + key.Value
 		switch key.Value {
 		case "limit":
 			found = true
 			f.limit(rule, value, at)
 		case "on_error":
-			text, ok := f.text(value, at)
+			text, ok := f.nodes.Text(value, at)
 			if !ok {
 				return
 			}
@@ -150,7 +126,7 @@ func (f *file) rule(rule *ration.Rule, node *yaml.Node, name string) {
 }
 
 func (f *file) limit(rule *ration.Rule, node *yaml.Node, name string) {
-	text, ok := f.text(node, name)
+	text, ok := f.nodes.Text(node, name)
 	if !ok {
 		return
 	}
@@ -160,50 +136,4 @@ func (f *file) limit(rule *ration.Rule, node *yaml.Node, name string) {
 		return
 	}
 	rule.Limit = limit
-}
-
-// entries calls each for the entries of a map, which must have different keys.
-func (f *file) entries(node *yaml.Node, prefix string, each func(key, value *yaml.Node)) {
-	name := strings.TrimSuffix(prefix, ".")
-	node = followed(node)
-	if node.Kind != yaml.MappingNode {
-		f.fault(node, name, errors.New("not a map of keys and values"))
-		return
-	}
-	seen := map[string]int{}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, value := followed(node.Content[i]), node.Content[i+1]
-		if key.Kind != yaml.ScalarNode {
-			f.fault(key, name, errors.New("a key is not a word"))
-			continue
-		}
-		if first := seen[key.Value]; first > 0 {
-			f.fault(key, prefix+key.Value, fmt.Errorf("set twice; it was set on line %d", first))
-			continue
-		}
-		seen[key.Value] = key.Line
-		each(key, value)
-	}
-}
-
-// text is a scalar as it stands in the file.
-func (f *file) text(node *yaml.Node, name string) (string, bool) {
-	node = followed(node)
-	switch {
-	case node.Kind != yaml.ScalarNode:
-		f.fault(node, name, errors.New("one value is expected here, not a map or a list"))
-	case node.Tag == "!!null":
-		f.fault(node, name, errors.New("no value; give one, or leave the key out"))
-	default:
-		return node.Value, true
-	}
-	return "", false
-}
-
-// followed is what an alias stands for.
-func followed(node *yaml.Node) *yaml.Node {
-	for node.Kind == yaml.AliasNode && node.Alias != nil {
-		node = node.Alias
-	}
-	return node
 }

@@ -93,10 +93,10 @@ func (c *Config) loadFile(path string) []error {
 		return []error{fault{file: path, err: err}}
 	}
 	f := file{path: path, config: c}
-	f.read(data)
-	slices.SortStableFunc(f.faults, func(a, b fault) int { return cmp.Compare(a.line, b.line) })
+	all := f.read(data)
+	slices.SortStableFunc(all, func(a, b fault) int { return cmp.Compare(a.line, b.line) })
 	var faults []error
-	for _, one := range f.faults {
+	for _, one := range all {
 		faults = append(faults, one)
 	}
 	return faults
