@@ -49,19 +49,26 @@ func (r *Refusal) Error() string {
 // Run runs command if all gates pass, in their order, and ends what they took: settled if command returns nil, else given
 // back (but see Options.KeepSpent), also if it panics. It returns the first refusal or error, or what command returned,
 // joined with errors of the ends.
+//
+// However long command runs, what gates of New took stays held until it returns. If it holds a slot of a Concurrency limit
+// and that is lost, because the store was not there for the length of a lease or somebody reset it, the context of command
+// ends.
 func Run(ctx context.Context, c Call, command func(context.Context) error, gates ...Gate) (err error) {
-	end, err := And(gates...)(ctx, c)
+	var k keeper
+	end, err := And(gates...)(context.WithValue(ctx, keeperKey{}, &k), c)
 	if err != nil {
 		return err
 	}
 	ran := false
+	alive, stop := k.keep(ctx)
 	defer func() {
+		stop()
 		if !ran {
 			err = errPanicked // the panic goes on; the caller never sees this
 		}
 		err = errors.Join(err, end(ctx, err))
 	}()
-	err = command(ctx)
+	err = command(alive)
 	ran = true
 	return err
 }
@@ -155,7 +162,8 @@ type Options struct {
 	Notice    func(d ration.Decision) any // in place of Message: whatever the bot's library sends
 }
 
-// New is a gate that takes 1 of limit, which may be of any kind. Cooldowns count per command and scope, not per New: their
+// New is a gate that takes 1 of limit, which may be of any kind. It holds that for ten minutes, or as long as Run runs the
+// command: whoever calls the gate without Run has to end it by then, or a command that fails stays spent. Cooldowns count per command and scope, not per New: their
 // settings are not part of what is counted, so they can change. Two cooldowns of one kind for one command and scope are one
 // count; make them Rules of different names to keep them apart.
 //
@@ -178,6 +186,7 @@ func New(l *ration.Limiter, limit ration.Limit, opts *Options) Gate {
 		prefix += "."
 	}
 	rule.Name = prefix + rule.Name
+	_, slots := rule.Limit.(ration.Concurrency)
 	return func(ctx context.Context, c Call) (End, error) {
 		key, ok := o.key(c)
 		if !ok {
@@ -194,7 +203,10 @@ func New(l *ration.Limiter, limit ration.Limit, opts *Options) Gate {
 		if !r.Allowed {
 			return nil, o.refusal(r.Decision)
 		}
+		k, _ := ctx.Value(keeperKey{}).(*keeper)
+		k.add(r, slots)
 		return func(ctx context.Context, err error) error {
+			k.drop(r)
 			_, refused := errors.AsType[*Refusal](err)
 			if err == nil || o.KeepSpent && !refused {
 				return r.Settle(ctx)
