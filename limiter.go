@@ -35,6 +35,9 @@ type Limiter struct {
 	circuit *circuit // nil: the store is Instant
 	local   *local
 
+	leases   leases
+	refusals refusals
+
 	closed   atomic.Bool
 	done     chan struct{}
 	inFlight sync.RWMutex // held for reading by calls to a store that is not Instant
@@ -92,6 +95,10 @@ func New(store driver.Store, opts *Options) *Limiter {
 	if m, ok := store.(*memstore.Store); ok && l.opts.Clock == nil && !l.hashes {
 		l.memory = m
 	}
+	l.leases = leases{l: l, keys: map[leaseKey]*leased{}, done: make(chan struct{})}
+	if !l.info.Instant && l.opts.Clock == nil {
+		l.refusals = refusals{life: min(max(l.opts.RememberRefusals, 0), time.Second), young: map[leaseKey]remembered{}}
+	}
 	outage := l.opts.Outage.withDefaults()
 	l.local = newLocal(l, &outage)
 	if !l.info.Instant {
@@ -129,6 +136,7 @@ func (l *Limiter) Close() error {
 		return nil
 	}
 	close(l.done)
+	l.leases.close()
 	if l.circuit != nil {
 		l.circuit.close()
 		l.local.close()

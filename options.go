@@ -26,6 +26,11 @@ type Options struct {
 	// NoJoin sends each call to the store by itself. Otherwise calls that come while the store is busy travel together, if the
 	// store says that it helps; they are decided as if they had come one after the other.
 	NoJoin bool
+	// RememberRefusals is how long, at most a second, the process may repeat a refusal of the store from memory: for Take of
+	// the same key and limit, and a cost not below the refused one; RetryAfter counts down. An attack on one key then costs
+	// the store nothing. In that time it is not seen if another process makes room by a Refund, Reset, Settle or Cancel. Zero:
+	// each refusal is the store's own. Of no effect on stores in memory and under Clock.
+	RememberRefusals time.Duration
 	// Observer is told of what happens.
 	Observer *Observer
 	// Production says that this is not a test: New then warns about a store that one process keeps for itself. The

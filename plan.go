@@ -25,6 +25,9 @@ type plan struct {
 	cap driver.Caps
 	cal *calendar.Calendar // Budget
 
+	lease     int64 // the largest block; 0: not leased
+	leaseLife time.Duration
+
 	quick *instant.Bucket // Bucket: for a store that has a short way
 
 	bounds atomic.Pointer[[4]driver.Micros] // Budget: around the time of the last call
@@ -33,7 +36,7 @@ type plan struct {
 // planID is a Limit as a comparable value.
 type planID struct {
 	name, zone       string
-	size, n          int64
+	size, n, lease   int64
 	span             time.Duration
 	month, day, hour int
 	kind             driver.Kind
@@ -45,7 +48,7 @@ type planID struct {
 // caller of a verb an allocation.
 func idOf(limit Limit) (id planID, ok bool) {
 	if rule, isRule := limit.(Rule); isRule {
-		id.name, id.onError = rule.Name, rule.OnError
+		id.name, id.onError, id.lease = rule.Name, rule.OnError, rule.Lease
 		limit = rule.Limit
 	}
 	switch v := limit.(type) {
@@ -68,7 +71,7 @@ func idOf(limit Limit) (id planID, ok bool) {
 
 // limit is the Limit that id was made of.
 func (id *planID) limit() Rule {
-	r := Rule{Name: id.name, OnError: id.onError}
+	r := Rule{Name: id.name, OnError: id.onError, Lease: id.lease}
 	switch id.kind {
 	case driver.Bucket:
 		r.Limit = TokenBucket{id.size, Rate{id.n, id.span}}
@@ -137,12 +140,12 @@ func (l *Limiter) plan(limit Limit) (*plan, error) {
 
 // is reports whether p is of limit. Like idOf it only switches on types.
 func (p *plan) is(limit Limit) bool {
-	name, onError := "", OnError(0)
+	name, onError, lease := "", OnError(0), int64(0)
 	if rule, ok := limit.(Rule); ok {
-		name, onError, limit = rule.Name, rule.OnError, rule.Limit
+		name, onError, lease, limit = rule.Name, rule.OnError, rule.Lease, rule.Limit
 	}
 	id := &p.id
-	if id.name != name || id.onError != onError {
+	if id.name != name || id.onError != onError || id.lease != lease {
 		return false
 	}
 	switch v := limit.(type) {
@@ -207,6 +210,11 @@ func (l *Limiter) fill(p *plan) (err error) {
 			return fmt.Errorf("%w: %w", ErrInvalidLimit, err)
 		}
 		calendarText = spec.String()
+	}
+	if id.lease > 0 && !l.info.Instant && l.opts.Clock == nil {
+		if err := p.leaseOf(); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalidLimit, err)
+		}
 	}
 	if !l.info.Caps.Has(p.cap) {
 		return fmt.Errorf("%w: the %s store does not keep this kind of limit", ErrUnsupported, l.info.Kind)

@@ -403,6 +403,7 @@ func (r *Reservation) end(ctx context.Context, verb string, t *driver.Txn) (*dri
 	var d Decision
 	if err == nil { // else t may be lost
 		d.Allowed = t.Allowed
+		l.refusals.forget()
 		for i := range t.Ops {
 			l.lines.wake(t.Ops[i].Key)
 		}

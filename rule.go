@@ -8,6 +8,14 @@ type Rule struct {
 	Name    string  // a letter a–z, then a–z, 0–9, _ . -; at most 64 bytes. Shown in metrics, headers, errors. "": as a bare limit
 	Limit   Limit   // not a Rule
 	OnError OnError // what to do when the store could not tell; zero: as Options.OnError
+
+	// Lease lets each process have the store charged with up to so many uses at once when a key is used often, and serve
+	// from them without asking: at a hot key that is many times faster. It never admits too much. What one process has
+	// ahead another is refused, until it is given back: within a second, or when the Limiter is closed. A process that
+	// dies leaves it charged. Zero: none. All processes have to agree whether a rule is leased: a sliding window then counts
+	// for up to a second longer, and a bucket is smaller by up to a second's refill, so that moving uses ahead in time
+	// admits nothing more. It is for Take; of no effect on stores in memory and under Options.Clock; not for Concurrency.
+	Lease int64
 }
 
 func (Rule) limit() {}
@@ -19,6 +27,9 @@ func (r Rule) Validate() error {
 	}
 	if r.OnError > LocalOnError {
 		return invalidf(ErrInvalidLimit, "rule %q has an unknown OnError", r.Name)
+	}
+	if _, slots := r.Limit.(Concurrency); r.Lease < 0 || r.Lease > MaxCount || slots && r.Lease != 0 {
+		return invalidf(ErrInvalidLimit, "rule %q has a Lease of %d; it is 0 to 2^53 − 1, and 0 for Concurrency", r.Name, r.Lease)
 	}
 	switch r.Limit.(type) {
 	case TokenBucket, SlidingWindow, FixedWindow, Budget, Concurrency:

@@ -26,6 +26,9 @@ func (l *Limiter) Take(ctx context.Context, key Key, limit Limit, cost int64) (d
 func (l *Limiter) Peek(ctx context.Context, key Key, limit Limit, cost int64) (d Decision, err error) {
 	start := l.start()
 	err = l.decide(ctx, driver.Peek, key, limit, cost, &d)
+	if err == nil {
+		l.addRest(key, limit, cost, &d)
+	}
 	l.observe(ctx, "peek", start, d, err)
 	return d, err
 }
@@ -65,7 +68,43 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 		if err := p.takeable(); err != nil {
 			return err
 		}
+		if p.lease > 0 || l.refusals.life > 0 {
+			return l.takeNear(ctx, p, key, cost, d)
+		}
 	}
+	return l.askStore(ctx, verb, p, key, cost, d)
+}
+
+// takeNear is a Take for which the store may not have to be asked.
+func (l *Limiter) takeNear(ctx context.Context, p *plan, key Key, cost int64, d *Decision) (err error) {
+	if l.refusals.life > 0 && ctx.Err() == nil && l.refusals.knows(p, key, cost, d) {
+		return nil
+	}
+	var e *leased
+	if p.lease > 0 {
+		var done bool
+		if e, done, err = l.takeLeased(ctx, p, key, cost, d); done {
+			if err != nil {
+				*d, err = l.failed(ctx, err, driver.Take, p, key, cost)
+			}
+			return err
+		}
+	}
+	sent := time.Now()
+	if err = l.askStore(ctx, driver.Take, p, key, cost, d); err != nil {
+		return err
+	}
+	if e != nil && !d.Degraded {
+		e.noted(d, cost)
+	}
+	if l.refusals.life > 0 {
+		l.refusals.note(p, key, cost, d, sent)
+	}
+	return nil
+}
+
+// askStore has the store decide on one key.
+func (l *Limiter) askStore(ctx context.Context, verb driver.Verb, p *plan, key Key, cost int64, d *Decision) (err error) {
 	c := l.calls.Get().(*call)
 	l.one(c, verb, p, key, cost)
 	if err = l.applyCall(ctx, c); err == nil {
@@ -145,8 +184,9 @@ func (l *Limiter) refund(ctx context.Context, key Key, limit Limit, n int64, at 
 		return d, 0, err
 	}
 	l.lines.wake(c.ops[0].Key)
+	l.refusals.forget()
 	r := &c.ops[0].Result
-	d = Decision{Allowed: true, Name: p.id.name, Limit: p.id.size, Used: r.Used, Remaining: max(0, p.id.size-r.Used), At: c.txn.At.Time()}
+	d = Decision{Allowed: true, Name: p.id.name, Limit: p.op.Size, Used: r.Used, Remaining: max(0, p.op.Size-r.Used), At: c.txn.At.Time()}
 	return d, r.Given, nil
 }
 
@@ -188,6 +228,7 @@ func (l *Limiter) wipe(ctx context.Context, verb driver.Verb, p *plan, key Key) 
 	if err := l.applyCall(ctx, c); err != nil {
 		return err
 	}
+	l.refusals.forget()
 	if verb == driver.Forget {
 		l.lines.wakeAll(c.ops[0].Key)
 	} else {

@@ -103,6 +103,13 @@ const maxNap = 30 * time.Second
 
 // tryWait takes once. What was charged while ctx ended goes back.
 func (l *Limiter) tryWait(ctx context.Context, p *plan, key Key, cost int64) (d Decision, err error) {
+	if p.lease > 0 && cost > 0 && ctx.Err() == nil {
+		if e := l.leases.of(p, key); e != nil {
+			if ok, _ := e.serve(cost, &d); ok {
+				return d, nil
+			}
+		}
+	}
 	c := l.calls.Get().(*call)
 	defer l.put(c)
 	l.one(c, driver.Take, p, key, cost)
@@ -137,7 +144,7 @@ func (l *Limiter) bounded(ctx context.Context, c *call) error {
 // tooLate is a *RefusedError if cost, behind ahead in the line, can never pass or surely not before ctx's deadline. A store
 // that cannot tell is no reason to give up yet.
 func (l *Limiter) tooLate(ctx context.Context, p *plan, key Key, cost, ahead int64) (d Decision, err error) {
-	size, total := p.id.size, min(ahead+cost, MaxCount)
+	size, total := p.op.Size, min(ahead+cost, MaxCount)
 	asked := total
 	if cost > size {
 		asked = cost

@@ -312,7 +312,7 @@ func TestSilentServer(t *testing.T) {
 	s := open(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-release
-	}, &client.Options{Timeout: 20 * time.Millisecond})
+	}, &client.Options{Timeout: 2 * time.Second})
 	defer close(release)
 	if err := s.Apply(t.Context(), []*driver.Txn{take("x")}); errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
