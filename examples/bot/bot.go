@@ -1,4 +1,4 @@
-// Package bot is the award command of a chat bot: a member may be given three awards a day, whoever gives them, and nobody
+// Package bot is the award command of a Discord bot: a member may be given three awards a day, whoever gives them, and nobody
 // may call the command more often than once in five seconds.
 package bot
 
@@ -23,8 +23,9 @@ type Bot struct {
 	Give    func(ctx context.Context, server, member string) error // writes the award down
 }
 
-// Award is what the bot replies to /award. An error is the bot's own trouble.
-func (b *Bot) Award(ctx context.Context, server, caller, member string) (reply string, err error) {
+// Award gives member an award, and answers how many are left for today. A *cooldown.Refusal is for the caller to read; another
+// error is the bot's own trouble, and nothing was counted.
+func (b *Bot) Award(ctx context.Context, server, caller, member string) (left int64, err error) {
 	give := func(ctx context.Context) error {
 		// Not a cooldown of the caller: it counts who is given the award.
 		d, err := b.Limiter.Take(ctx, ration.KeyOf(server, member), threeADay, 1)
@@ -32,19 +33,23 @@ func (b *Bot) Award(ctx context.Context, server, caller, member string) (reply s
 		case err != nil:
 			return err
 		case !d.Allowed:
-			return &cooldown.Refusal{Message: "They have all awards of today. Try again " + cooldown.Timestamp(d.RetryAt()) + "."}
+			return &cooldown.Refusal{Message: "They have all awards of today. Try again " + cooldown.Timestamp(d.RetryAt()) + ".", RetryAt: d.RetryAt()}
 		}
 		if err := b.Give(ctx, server, member); err != nil {
 			_, back := b.Limiter.Refund(ctx, ration.KeyOf(server, member), threeADay, 1, d.At)
 			return errors.Join(err, back)
 		}
-		reply = fmt.Sprintf("Awarded. %d left today.", d.Remaining)
+		left = d.Remaining
 		return nil
 	}
 	call := cooldown.Call{Command: "award", User: caller, Server: server}
-	err = cooldown.Run(ctx, call, give, cooldown.ServerOnly("Awards are given in servers."), cooldown.New(b.Limiter, notSoFast, nil))
-	if no, ok := errors.AsType[*cooldown.Refusal](err); ok {
-		return no.Message, nil
-	}
-	return reply, err
+	err = cooldown.Run(ctx, call, give,
+		cooldown.ServerOnly("Awards are given in servers."),
+		cooldown.New(b.Limiter, notSoFast, &cooldown.Options{Notice: tooFast}))
+	return left, err
+}
+
+// tooFast is what those see who call too often, in place of a message.
+func tooFast(d ration.Decision) any {
+	return toCaller(fmt.Sprintf("Not so fast: again %s.", cooldown.Timestamp(d.RetryAt())))
 }

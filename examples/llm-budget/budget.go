@@ -1,22 +1,39 @@
-// Package llm keeps the budgets of a chat service: so many tokens a day for each user, and a month for each organisation.
-// An estimate is reserved before the model is asked, so that parallel answers cannot overshoot; what was really used is
-// charged at the end, also when the reader hangs up.
-package llm
+package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ration-go/ration"
 )
 
+// Money is in millionths of a dollar: whole numbers only.
+const dollar = 1_000_000
+
+// Three budgets for each answer. Prices and limits may change at any time; what was spent stays.
 var (
-	userDay  = ration.Rule{Name: "user-day", Limit: ration.Budget{Limit: 100_000, Period: ration.Day, Zone: "Europe/Berlin"}}
-	orgMonth = ration.Rule{Name: "org-month", Limit: ration.Budget{Limit: 5_000_000, Period: ration.Month}}
+	userMonth = ration.Rule{Name: "user-month", Limit: ration.Budget{Limit: 1 * dollar, Period: ration.Month, Zone: "Europe/Berlin"}}
+	teamMonth = ration.Rule{Name: "team-month", Limit: ration.Budget{Limit: 4 * dollar, Period: ration.Month, Zone: "Europe/Berlin"}}
+	allMonth  = ration.Rule{Name: "all-month", Limit: ration.Budget{Limit: 8 * dollar, Period: ration.Month, Zone: "Europe/Berlin"}}
 )
 
-// OverBudgetError says which budget has no room, and when there is some.
+// charges are a sum on all three budgets. They are decided together, so on a Redis Cluster they are of one group.
+func charges(team, user string, sum int64) []ration.Charge {
+	return []ration.Charge{
+		userKey(team, user).Charge(userMonth, sum),
+		teamKey(team).Charge(teamMonth, sum),
+		allKey.Charge(allMonth, sum),
+	}
+}
+
+func userKey(team, user string) ration.Key { return ration.KeyOf(team, user).In("llm") }
+func teamKey(team string) ration.Key       { return ration.KeyOf(team).In("llm") }
+
+var allKey = ration.Global.In("llm")
+
+// OverBudgetError says which budget has no room for an answer, and when there is some.
 type OverBudgetError struct {
 	Rule  string
 	Until time.Time
@@ -27,41 +44,45 @@ func (e *OverBudgetError) Error() string {
 	return fmt.Sprintf("llm: over the budget %s until %s", e.Rule, e.Until.Format(time.RFC3339))
 }
 
-// A Model answers in chunks. Each says how many tokens it took. It stops when emit answers false.
+// A Model answers in chunks, each of so many tokens, and stops when emit answers false.
 type Model func(ctx context.Context, emit func(text string, tokens int64) bool) error
 
 // Service answers questions within the budgets.
 type Service struct {
 	Limiter *ration.Limiter
+	Price   int64         // of a token, in money
+	Hold    time.Duration // how long a reservation outlives a service that died
 }
 
-// Answer has model answer for a user. It calls send with each text, and ends the answer early when a budget is used up or
-// ctx is done. What was used is charged in every case.
-func (s *Service) Answer(ctx context.Context, org, user string, estimate int64, model Model, send func(string)) error {
-	r, err := s.Limiter.Reserve(ctx, &ration.ReserveOptions{TTL: 2 * time.Minute},
-		ration.KeyOf(org, user).In(org).Charge(userDay, estimate),
-		ration.KeyOf(org).In(org).Charge(orgMonth, estimate))
+// Answer has model answer a user of a team with at most so many tokens, which is what is reserved: so answers in parallel
+// never overshoot, and none of them spends more than it has. It calls send with each text, and cuts the answer off at its
+// last token, or when ctx is done. What was used is charged in every case; the answer's price is what it returns.
+func (s *Service) Answer(ctx context.Context, team, user string, tokens int64, model Model, send func(string)) (spent int64, err error) {
+	r, err := s.Limiter.Reserve(ctx, &ration.ReserveOptions{TTL: s.Hold}, charges(team, user, tokens*s.Price)...)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !r.Allowed {
-		return &OverBudgetError{Rule: r.Name, Until: r.RetryAt()}
+		return 0, &OverBudgetError{Rule: r.Name, Until: r.RetryAt()}
 	}
 	defer r.Cancel(ctx) // if something panics: what Progress has reported stays charged
 
-	used, beyond := int64(0), false
-	failed := model(ctx, func(text string, tokens int64) bool {
-		used += tokens
-		ok, err := r.Progress(ctx, used)
-		beyond = err == nil && !ok
+	used, reported := int64(0), time.Now()
+	failed := model(ctx, func(text string, n int64) bool {
+		if ctx.Err() != nil || used+n > tokens {
+			return false
+		}
+		used += n
+		// Now and then is enough: should this process die, what it has not reported stays charged all the same.
+		if time.Since(reported) > s.Hold/4 {
+			reported = time.Now()
+			if _, err := r.Progress(ctx, used*s.Price); err != nil {
+				return false // it stands in the way of nobody: the end is settled below, or by expiry
+			}
+		}
 		send(text)
-		return ok && err == nil && ctx.Err() == nil
+		return used < tokens
 	})
-	if err := r.Settle(ctx, used); err != nil {
-		return err
-	}
-	if failed == nil && beyond {
-		return &OverBudgetError{Rule: r.Name, Until: r.ResetAt()}
-	}
-	return failed
+	spent = used * s.Price
+	return spent, errors.Join(failed, r.Settle(ctx, spent))
 }
