@@ -3,8 +3,6 @@ package grpcapi
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/ration-go/ration/internal/wire"
 	rationv1 "github.com/ration-go/ration/server/grpcapi/ration/v1"
@@ -13,10 +11,6 @@ import (
 
 // maxTakes is how many takes a batch may have.
 const maxTakes = 1000
-
-// atOnce is how many takes of one batch are under way at a time, on a store that decides calls that are under way together
-// in one round trip.
-const atOnce = 256
 
 // batchResult is the answer to one take of a batch, in one piece.
 type batchResult struct {
@@ -54,21 +48,6 @@ func (s *service) TakeBatch(ctx context.Context, r *rationv1.TakeBatchRequest) (
 		b.decision.Decision = &b.answer
 		b.result.Result = &b.decision
 	}
-	if s.verbs.Info.Instant {
-		for i := range n {
-			one(i)
-		}
-		return a, nil
-	}
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(n, atOnce) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				one(i)
-			}
-		})
-	}
-	workers.Wait()
+	s.verbs.Each(n, one)
 	return a, nil
 }

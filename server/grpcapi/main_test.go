@@ -2,14 +2,8 @@ package grpcapi_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
-	"net"
-	"os"
-	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,45 +11,19 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/memstore"
 	"github.com/ration-go/ration/server/grpcapi"
 	rationv1 "github.com/ration-go/ration/server/grpcapi/ration/v1"
+	"github.com/ration-go/ration/server/internal/rpctest"
 )
 
 // TestMain fails if goroutines outlive the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leaked(); code == 0 && left != "" {
-		fmt.Fprintln(os.Stderr, "goroutines are left over:\n\n"+left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leaked is the stacks of goroutines that are neither this one nor the runtime's, after a while in which they may end.
-func leaked() string {
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		buf := make([]byte, 1<<20)
-		var left []string
-		for i, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if i > 0 && !strings.Contains(stack, "created by testing.") {
-				left = append(left, stack)
-			}
-		}
-		if len(left) == 0 || time.Now().After(deadline) {
-			return strings.Join(left, "\n\n")
-		}
-		runtime.Gosched()
-	}
-}
+func TestMain(m *testing.M) { rpctest.Main(m) }
 
 // counted is a store that counts how often it is asked, and can be told to fail.
 type counted struct {
@@ -93,7 +61,6 @@ var configured = []ration.Rule{
 // env is the service over a store in memory, and its callers.
 type env struct {
 	rationv1.RationServiceClient
-	conn    *grpc.ClientConn
 	health  grpc_health_v1.HealthClient
 	watched *grpcapi.Health
 	store   *counted
@@ -115,25 +82,11 @@ func newEnv(t testing.TB, change ...func(*counted)) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
-	rationv1.RegisterRationServiceServer(server, service)
-	grpc_health_v1.RegisterHealthServer(server, health)
-	listener := bufconn.Listen(1 << 20)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		server.Stop()
-		if err := errors.Join(<-served, l.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return &env{rationv1.NewRationServiceClient(conn), conn, grpc_health_v1.NewHealthClient(conn), health, store}
+	conn := rpctest.Serve(t, func(server *grpc.Server) {
+		rationv1.RegisterRationServiceServer(server, service)
+		grpc_health_v1.RegisterHealthServer(server, health)
+	}, l.Close)
+	return &env{rationv1.NewRationServiceClient(conn), grpc_health_v1.NewHealthClient(conn), health, store}
 }
 
 func key(parts ...string) *rationv1.Key { return &rationv1.Key{Parts: parts} }

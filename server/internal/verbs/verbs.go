@@ -3,6 +3,8 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ration-go/ration"
@@ -68,4 +70,28 @@ func Millis(d time.Duration) int64 {
 		ms++
 	}
 	return ms
+}
+
+// atOnce is how many calls Each has under way.
+const atOnce = 256
+
+// Each does n calls that do not depend on each other: one after the other if the store decides at once, else side by side,
+// since calls that are under way together travel in one round trip.
+func (s *Service) Each(n int, one func(i int)) {
+	if n == 1 || s.Info.Instant {
+		for i := range n {
+			one(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(n, atOnce) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				one(i)
+			}
+		})
+	}
+	workers.Wait()
 }
