@@ -32,6 +32,10 @@ type Config struct {
 	KeySecretFile string
 	// OnError is for limits that do not say: what to do when the store could not tell. Deny by default.
 	OnError ration.OnError
+	// Outage is for a store that is slow or dead; the zero value is the defaults of ration.Outage.
+	Outage ration.Outage
+	// RememberRefusals is ration.Options.RememberRefusals: at most a second; zero, the default, is not at all.
+	RememberRefusals time.Duration
 	// Timeout is that of each store call. 5 s by default.
 	Timeout time.Duration
 	// ShutdownTimeout bounds how long a stop waits for calls under way. 10 s by default.
@@ -84,6 +88,7 @@ func Defaults() *Config {
 		Listen:          DefaultListen,
 		Store:           DefaultStore,
 		OnError:         ration.DenyOnError,
+		Outage:          ration.Outage{Failures: 5, Probe: time.Second, Parts: 10, MaxKeys: 100_000},
 		Timeout:         5 * time.Second,
 		ShutdownTimeout: 10 * time.Second,
 		Log:             LogConfig{Level: slog.LevelInfo, Format: "text"},
@@ -110,27 +115,13 @@ func (c *Config) Validate() error {
 		case seen[rule.Name]:
 			faults = append(faults, fault{name: at, err: errors.New("two limits have this name; names must differ")})
 		default:
-			if err := checkRule(rule); err != nil {
+			if err := rule.Validate(); err != nil {
 				faults = append(faults, fault{name: at, err: err})
 			}
 		}
 		seen[rule.Name] = true
 	}
 	return errors.Join(faults...)
-}
-
-func checkRule(rule ration.Rule) error {
-	if err := rule.Validate(); err != nil {
-		return err
-	}
-	return checkOnError(rule.OnError)
-}
-
-func checkOnError(o ration.OnError) error {
-	if o == ration.LocalOnError {
-		return errors.New("local is not supported yet; use deny or allow")
-	}
-	return nil
 }
 
 // A fault is one thing that is wrong with a configuration.

@@ -20,6 +20,8 @@ store: memory
 namespace: shop
 key_secret_file: secret
 on_error: allow
+outage: {failures: 3, probe: 2s, parts: 4, max_keys: 9}
+remember_refusals: 500ms
 timeout: 2s
 shutdown_timeout: 1m
 log: {level: debug, format: json}
@@ -33,10 +35,12 @@ limits:
   tokens:
     limit: budget 5000000/month Europe/Berlin
     on_error: deny
+    lease: 50
 `)
 	got := must[*server.Config](t)(server.Load(file, nil))
 	want := &server.Config{
 		Listen: "127.0.0.1:9", Store: "memory:", Namespace: "shop", KeySecretFile: "secret", OnError: ration.AllowOnError,
+		Outage: ration.Outage{Failures: 3, Probe: 2 * time.Second, Parts: 4, MaxKeys: 9}, RememberRefusals: 500 * time.Millisecond,
 		Timeout: 2 * time.Second, ShutdownTimeout: time.Minute,
 		Log:      server.LogConfig{Level: slog.LevelDebug, Format: "json"},
 		SQLite:   server.SQLiteConfig{Synchronous: "normal"},
@@ -45,7 +49,7 @@ limits:
 		Redis:    server.RedisConfig{Prefix: "limits:", WaitReplicas: 1},
 		Limits: []ration.Rule{
 			{Name: "chat", Limit: ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)}},
-			{Name: "tokens", Limit: ration.Budget{Limit: 5000000, Period: ration.Month, Zone: "Europe/Berlin"}, OnError: ration.DenyOnError},
+			{Name: "tokens", Limit: ration.Budget{Limit: 5000000, Period: ration.Month, Zone: "Europe/Berlin"}, OnError: ration.DenyOnError, Lease: 50},
 		},
 	}
 	equal(t, got, want)
@@ -91,7 +95,7 @@ func TestLoadFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{"lisen: x\n", "c:1: lisen: unknown key; did you mean listen?"},
-		{"colour: x\n", "c:1: colour: unknown key; known are listen, hosts, store, namespace, key_secret_file, on_error, timeout, shutdown_timeout, log, sqlite, memory, postgres, redis, limits"},
+		{"colour: x\n", "c:1: colour: unknown key; known are listen, hosts, store, namespace, key_secret_file, on_error, outage, remember_refusals, timeout, shutdown_timeout, log, sqlite, memory, postgres, redis, limits"},
 		{"\nlog:\n  levl: info\n", "c:3: log.levl: unknown key; did you mean level?"},
 		{"log:\n  log: {level: info}\n", "c:2: log.log: unknown key; known are level, format"},
 		{"log: debug\n", "c:1: log: not a map of keys and values"},
@@ -107,8 +111,9 @@ func TestLoadFaults(t *testing.T) {
 		{"listen: localhost\n", `c:1: listen: "localhost" is not HOST:PORT, such as 127.0.0.1:7531, or :7531 for all addresses`},
 		{"store: ration.db\n", `c:1: store: "ration.db" is not the URL of a store; it begins with a scheme and a colon, as in sqlite:ration.db or memory:`},
 		{"namespace: " + strings.Repeat("n", 257) + "\n", "c:1: namespace: a namespace of 257 bytes is longer than 256"},
-		{"on_error: ignore\n", `c:1: on_error: "ignore" is not deny or allow`},
-		{"on_error: local\n", "c:1: on_error: local is not supported yet; use deny or allow"},
+		{"on_error: perhaps\n", `c:1: on_error: "perhaps" is not deny, allow or local`},
+		{"outage:\n  parts: 0\n", "c:2: outage.parts: 0 is too small; it is at least 1"},
+		{"remember_refusals: 2s\n", "c:1: remember_refusals: 2s"},
 		{"timeout: 5\n", `c:1: timeout: "5" is not a duration with a unit, such as 500ms or 5s`},
 		{"timeout: 2m\n", "c:1: timeout: 2m0s is not between 1ms and 1m0s"},
 		{"timeout: -1s\n", "c:1: timeout: -1s is not between 1ms and 1m0s"},
@@ -128,7 +133,8 @@ func TestLoadFaults(t *testing.T) {
 		{"limits:\n  chat: fixed 3/1m\n  chat: fixed 4/1m\n", "c:3: limits.chat: set twice; it was set on line 2"},
 		{"limits:\n  chat:\n    on_error: deny\n", "c:3: limits.chat: no limit; add one, as in limit: bucket 10/1m burst 20"},
 		{"limits:\n  chat:\n    limit: fixed 3/1m\n    onerror: deny\n", "c:4: limits.chat.onerror: unknown key; did you mean on_error?"},
-		{"limits:\n  chat:\n    limit: fixed 3/1m\n    on_error: local\n", "c:4: limits.chat.on_error: local is not supported yet; use deny or allow"},
+		{"limits:\n  chat:\n    limit: fixed 3/1m\n    on_error: maybe\n", `c:4: limits.chat.on_error: "maybe" is not deny, allow or local`},
+		{"limits:\n  chat:\n    limit: fixed 3/1m\n    lease: many\n", "c:4: limits.chat.lease: "},
 		{"limits:\n  day: budget 3/day Local\n", "c:2: limits.day: invalid limit:"},
 		{"listen: ':1'\n---\nlisten: ':2'\n", "c:2: a second document; a configuration is one"},
 		{"store: memory:\n", "c:1: not YAML: mapping values are not allowed in this context"},
@@ -230,7 +236,7 @@ func TestValidateRules(t *testing.T) {
 		{[]ration.Rule{{Name: "a", Limit: fixed}, {Name: "a", Limit: fixed}}, "limits.a: two limits have this name"},
 		{[]ration.Rule{{Name: "a"}}, "limits.a: invalid limit: the limit is nil"},
 		{[]ration.Rule{{Name: "a", Limit: &fixed}}, "limits.a: invalid limit: the limit is a *ration.FixedWindow"},
-		{[]ration.Rule{{Name: "a", Limit: fixed, OnError: ration.LocalOnError}}, "limits.a: local is not supported yet"},
+		{[]ration.Rule{{Name: "a", Limit: fixed, Lease: -1}}, "limits.a: "},
 	} {
 		cfg := server.Defaults()
 		cfg.Limits = c.limits

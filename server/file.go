@@ -72,7 +72,7 @@ func keysUnder(prefix string) (keys []string) {
 	return keys
 }
 
-// limits reads name: limit, or name: {limit: …, on_error: …}.
+// limits reads name: limit, or name: {limit: …, on_error: …, lease: …}.
 func (f *file) limits(node *yaml.Node) {
 	f.nodes.Entries(node, "limits.", func(key, value *yaml.Node) {
 		name := "limits." + key.Value
@@ -90,7 +90,7 @@ func (f *file) limits(node *yaml.Node) {
 		if rule.Limit == nil {
 			return
 		}
-		if err := checkRule(rule); err != nil {
+		if err := rule.Validate(); err != nil {
 			f.fault(key, name, err)
 			return
 		}
@@ -116,8 +116,17 @@ func (f *file) rule(rule *ration.Rule, node *yaml.Node, name string) {
 				f.fault(value, at, err)
 				rule.OnError = 0
 			}
+		case "lease":
+			text, ok := f.nodes.Text(value, at)
+			if !ok {
+				return
+			}
+			var err error
+			if rule.Lease, err = parseCount(text, ration.MaxCount); err != nil {
+				f.fault(value, at, err)
+			}
 		default:
-			f.fault(key, at, fmt.Errorf("unknown key; %w", nearest(key.Value, []string{"limit", "on_error"})))
+			f.fault(key, at, fmt.Errorf("unknown key; %w", nearest(key.Value, []string{"limit", "on_error", "lease"})))
 		}
 	})
 	if !found {

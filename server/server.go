@@ -58,8 +58,11 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		Namespace: cfg.Namespace,
 		KeySecret: secret,
 		OnError:   cfg.OnError,
-		Timeout:   cfg.Timeout,
-		Logger:    s.log,
+		Outage:    &cfg.Outage,
+
+		RememberRefusals: cfg.RememberRefusals,
+		Timeout:          cfg.Timeout,
+		Logger:           s.log,
 	})
 	api, err := httpapi.New(s.limiter, store, &httpapi.Options{Limits: cfg.Limits, Logger: s.log, Version: opts.Version, Timeout: cfg.Timeout})
 	if err != nil {

@@ -64,9 +64,52 @@ var settings = []*setting{
 		get: func(c *Config) string { return c.KeySecretFile },
 	},
 	{
-		name: "on_error", value: "deny|allow", help: "what a limit that does not say does when the store could not tell",
+		name: "on_error", value: "deny|allow|local", help: "what a limit that does not say does when the store could not tell",
 		set: func(c *Config, text string) (err error) { c.OnError, err = parseOnError(text); return err },
 		get: func(c *Config) string { return c.OnError.String() },
+	},
+	{
+		name: "outage.failures", value: "N", help: "failures in a row, after which a store is not asked until a probe finds it up",
+		set: func(c *Config, text string) (err error) {
+			n, err := parsePositive(text, 1_000_000)
+			c.Outage.Failures = int(n)
+			return err
+		},
+		get: func(c *Config) string { return strconv.Itoa(c.Outage.Failures) },
+	},
+	{
+		name: "outage.probe", value: "DURATION", help: "time between two probes of a store that is down",
+		set: func(c *Config, text string) (err error) {
+			c.Outage.Probe, err = parseDuration(text, time.Millisecond, time.Hour)
+			return err
+		},
+		get: func(c *Config) string { return c.Outage.Probe.String() },
+	},
+	{
+		name: "outage.parts", value: "N", help: "on_error local admits one of so many parts of a limit; at least as many as servers",
+		set: func(c *Config, text string) (err error) {
+			n, err := parsePositive(text, 1_000_000)
+			c.Outage.Parts = int(n)
+			return err
+		},
+		get: func(c *Config) string { return strconv.Itoa(c.Outage.Parts) },
+	},
+	{
+		name: "outage.max_keys", value: "N", help: "bound of the keys that on_error local counts",
+		set: func(c *Config, text string) (err error) {
+			n, err := parsePositive(text, 1<<31-1)
+			c.Outage.MaxKeys = int(n)
+			return err
+		},
+		get: func(c *Config) string { return strconv.Itoa(c.Outage.MaxKeys) },
+	},
+	{
+		name: "remember_refusals", value: "DURATION", help: "repeat a refusal from memory for so long, at most 1s; 0s: never",
+		set: func(c *Config, text string) (err error) {
+			c.RememberRefusals, err = parseDuration(text, 0, time.Second)
+			return err
+		},
+		get: func(c *Config) string { return c.RememberRefusals.String() },
 	},
 	{
 		name: "timeout", value: "DURATION", help: "of each store call",
@@ -201,10 +244,10 @@ func parseStoreURL(text string) (string, error) {
 func parseOnError(text string) (ration.OnError, error) {
 	for _, o := range []ration.OnError{ration.DenyOnError, ration.AllowOnError, ration.LocalOnError} {
 		if o.String() == text {
-			return o, checkOnError(o)
+			return o, nil
 		}
 	}
-	return ration.DenyOnError, fmt.Errorf("%q is not deny or allow", text)
+	return ration.DenyOnError, fmt.Errorf("%q is not deny, allow or local", text)
 }
 
 func parseDuration(text string, least, most time.Duration) (time.Duration, error) {
@@ -225,6 +268,14 @@ func parseLevel(text string) (slog.Level, error) {
 	}
 	var level slog.Level
 	return level, level.UnmarshalText([]byte(name))
+}
+
+func parsePositive(text string, most int64) (int64, error) {
+	n, err := parseCount(text, most)
+	if err == nil && n == 0 {
+		err = errors.New("0 is too small; it is at least 1")
+	}
+	return n, err
 }
 
 func parseCount(text string, most int64) (int64, error) {
