@@ -77,7 +77,7 @@ func (s *Service) Answer(ctx context.Context, team, user string, tokens int64, m
 		if time.Since(reported) > s.Hold/4 {
 			reported = time.Now()
 			if _, err := r.Progress(ctx, used*s.Price); err != nil {
-				return false // it stands in the way of nobody: the end is settled below, or by expiry
+				return false // without the store no more is spent
 			}
 		}
 		send(text)

@@ -8,13 +8,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -78,35 +78,47 @@ func run(ctx context.Context, callers, questions int, path string, out io.Writer
 		return err
 	}
 	defer closeAll()
-	watched, highest := make(chan struct{}), make(chan int64)
-	go func() { highest <- watch(ctx, l, watched) }()
+	watching, stop := context.WithCancel(ctx)
+	highest := make(chan int64, 1)
+	go func() { highest <- watch(watching, l) }()
+	seen := func() int64 { stop(); return <-highest }
 
 	var sum tally
+	killed, err := serve(ctx, callers, questions, path, &sum)
+	left := 0
+	if err == nil {
+		left, err = expire(ctx, l)
+	}
+	most := seen()
+	if err != nil {
+		return err
+	}
+	return report(ctx, l, &sum, killed, most, left, out)
+}
+
+// serve runs the workers to their end, but for the first, which it kills in the middle.
+func serve(ctx context.Context, callers, questions int, path string, sum *tally) (killed bool, err error) {
 	var all []*worker
 	for range workers {
-		w, err := startWorker(ctx, max(1, callers/workers), questions, path, &sum)
+		w, err := startWorker(ctx, max(1, callers/workers), questions, path, sum)
 		if err != nil {
-			return err
+			return false, err
 		}
 		defer w.cmd.Process.Kill()
 		all = append(all, w)
 	}
-	select { // the first dies when it has answered some of its callers, and owes others an answer
+	select { // it has answered some of its callers, and owes others an answer
 	case <-all[0].busy:
 	case <-all[0].ended:
 	}
-	killed := all[0].cmd.Process.Kill() == nil
+	killed = all[0].cmd.Process.Kill() == nil
 	for i, w := range all {
 		<-w.ended
 		if err := w.cmd.Wait(); err != nil && i > 0 {
-			return fmt.Errorf("a worker failed: %w", err)
+			return killed, fmt.Errorf("a worker failed: %w", err)
 		}
 	}
-	if err := expire(ctx, l); err != nil {
-		return err
-	}
-	close(watched)
-	return report(ctx, l, &sum, killed, <-highest, out)
+	return killed, nil
 }
 
 type worker struct {
@@ -150,13 +162,13 @@ func startWorker(ctx context.Context, callers, questions int, path string, sum *
 	return w, nil
 }
 
-// watch answers the most that was ever spent or reserved of all money, until done.
-func watch(ctx context.Context, l *ration.Limiter, done <-chan struct{}) (highest int64) {
+// watch answers the most that was ever spent or reserved of all money, until ctx is done.
+func watch(ctx context.Context, l *ration.Limiter) (highest int64) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-done:
+		case <-ctx.Done():
 			return highest
 		case <-ticker.C:
 		}
@@ -166,54 +178,66 @@ func watch(ctx context.Context, l *ration.Limiter, done <-chan struct{}) (highes
 	}
 }
 
-// expire waits until the reservations of the dead have expired.
-func expire(ctx context.Context, l *ration.Limiter) error {
+// expire waits until the reservations of the dead have expired, and answers how many are left: after a minute some may be.
+func expire(ctx context.Context, l *ration.Limiter) (left int, err error) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	for {
-		left := 0
+	for deadline := time.Now().Add(time.Minute); ; {
+		left = 0
 		for _, err := range l.Holds(ctx) {
 			if err != nil {
-				return err
+				return left, err
 			}
 			left++
 		}
-		if left == 0 {
-			return nil
+		if left == 0 || time.Now().After(deadline) {
+			return left, nil
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%d reservations are left: %w", left, ctx.Err())
+			return left, ctx.Err()
 		}
 	}
 }
 
-// report prints what was spent, and fails if it is more than there was.
-func report(ctx context.Context, l *ration.Limiter, sum *tally, killed bool, highest int64, out io.Writer) error {
-	print := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
-	print("answers %d, refused for want of money %d, one of %d workers killed: %v", sum.answers, sum.refusals, workers, killed)
-	d, err := l.Peek(ctx, allKey, allMonth, 0)
+// report prints what was spent, and fails if it is more than there was, or something is left reserved.
+func report(ctx context.Context, l *ration.Limiter, sum *tally, killed bool, highest int64, left int, out io.Writer) error {
+	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	over := false
+	used := func(key ration.Key, rule ration.Rule) (n int64, err error) {
+		d, err := l.Peek(ctx, key, rule, 0)
+		over = over || d.Used > d.Limit
+		return d.Used, err
+	}
+	all, err := used(allKey, allMonth)
 	if err != nil {
 		return err
 	}
-	print("spent    %s of %s; never more than %s was spent or reserved", money(d.Used), money(d.Limit), money(highest))
-	print("settled  %s by answers; %s stays with what the dead worker had reserved", money(sum.spent), money(d.Used-sum.spent))
-	over := highest > d.Limit || d.Used > d.Limit || d.Used < sum.spent
-	for i := range teams {
-		team := fmt.Sprint("team", i)
-		d, err := l.Peek(ctx, teamKey(team), teamMonth, 0)
+	say("answers  %d, and %d refused for want of money; one of %d workers killed: %v", sum.answers, sum.refusals, workers, killed)
+	say("spent    %s of %s", money(all), money(limitOf(allMonth)))
+	say("highest  %s, spent and reserved at any moment", money(highest))
+	say("settled  %s by answers; %s stays for what the killed worker had reserved", money(sum.spent), money(all-sum.spent))
+	for t := range teams {
+		team := fmt.Sprint("team", t)
+		n, err := used(teamKey(team), teamMonth)
 		if err != nil {
 			return err
 		}
-		print("%s    %s of %s", team, money(d.Used), money(d.Limit))
-		over = over || d.Used > d.Limit
+		say("%s    %s of %s", team, money(n), money(limitOf(teamMonth)))
+		for u := range users {
+			if _, err := used(userKey(team, fmt.Sprint("user", u)), userMonth); err != nil {
+				return err
+			}
+		}
 	}
-	print("reserved nothing any more")
-	if over {
-		return fmt.Errorf("more was spent than there is")
+	say("holds    %d left", left)
+	if over || highest > limitOf(allMonth) || all < sum.spent || left > 0 {
+		return errors.New("the budgets were not kept")
 	}
 	return nil
 }
 
-func money(n int64) string { return "$" + strconv.FormatFloat(float64(n)/dollar, 'f', 6, 64) }
+func limitOf(rule ration.Rule) int64 { return rule.Limit.(ration.Budget).Limit }
+
+func money(n int64) string { return fmt.Sprintf("$%d.%06d", n/dollar, n%dollar) }
