@@ -275,3 +275,17 @@ func TestStream(t *testing.T) {
 		t.Error(d.Used, err)
 	}
 }
+
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	limiter := ration.New(store, &ration.Options{
+		Timeout: 200 * time.Millisecond, // of each store call
+		OnError: ration.LocalOnError,
+		Outage:  &ration.Outage{Parts: 4}, // four processes: together at most one limit more
+	})
+	defer limiter.Close()
+	if d, err := limiter.Take(t.Context(), ration.KeyOf("ada"), ration.FixedWindow{Limit: 1, Window: time.Hour}, 1); err != nil || !d.Allowed {
+		t.Error(d, err)
+	}
+}
