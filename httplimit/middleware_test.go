@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -502,6 +503,25 @@ func TestOutage(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A limit that an outage made smaller refuses with 503 too.
+func TestOutageLocal(t *testing.T) {
+	t.Parallel()
+	store := storetest.WithFaults(memstore.New(nil), func(context.Context, []*driver.Txn) storetest.Fault {
+		return storetest.Fault{Err: driver.ErrNotApplied}
+	})
+	l := ration.New(store, &ration.Options{OnError: ration.LocalOnError, Outage: &ration.Outage{Parts: 2}, Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { l.Close() })
+	h := guard(t, l, nil, httplimit.Policy{Limit: sliding("x", 4, time.Minute), Key: byAddr})(hello)
+	if got := statuses(h, 2); !slices.Equal(got, []int{200, 200}) {
+		t.Fatal(got)
+	}
+	r := do(h)
+	p := problemOf(t, r)
+	if r.StatusCode != 503 || p.Type != reducedCapacity || !slices.Equal(p.Violated, []string{"x"}) || r.Header.Get("Retry-After") == "" || r.Header.Get("RateLimit") != "" {
+		t.Error(r.StatusCode, p, r.Header)
 	}
 }
 
