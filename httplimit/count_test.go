@@ -160,6 +160,80 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
+// A handler that does not look at its context keeps its slot, although its client is gone; and a request that lasts longer
+// than a reservation lives is settled all the same.
+func TestLongRequests(t *testing.T) {
+	t.Parallel()
+	slots := ration.Rule{Name: "x", Limit: ration.Concurrency{Limit: 1, Lease: 10 * time.Second}}
+	for _, c := range []struct {
+		name  string
+		limit ration.Rule
+		count func(int, http.Header) bool
+		after int
+	}{
+		{"slots", slots, nil, 200},
+		{"not counted", sliding("x", 1, 24*time.Hour), func(int, http.Header) bool { return false }, 200},
+		{"counted", sliding("x", 1, 24*time.Hour), func(int, http.Header) bool { return true }, 429},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := ration.New(memstore.New(nil), nil)
+				defer l.Close()
+				first := true
+				h := guard(t, l, nil, httplimit.Policy{Limit: c.limit, Key: byAddr, Count: c.count})(handler(func(w http.ResponseWriter, _ *http.Request) {
+					if first {
+						first = false
+						w.WriteHeader(200)
+						time.Sleep(time.Hour)
+					}
+				}))
+				ctx, hangUp := context.WithCancel(t.Context())
+				time.AfterFunc(time.Minute, hangUp)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					do(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
+				}()
+				time.Sleep(59 * time.Minute)
+				if got := do(h).StatusCode; got != 429 {
+					t.Error("while it runs", got)
+				}
+				<-done
+				if got := do(h).StatusCode; got != c.after {
+					t.Error("after it", got)
+				}
+			})
+		})
+	}
+}
+
+// A slot that is lost ends the request's context.
+func TestLostSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := ration.New(memstore.New(nil), nil)
+		defer l.Close()
+		limit := ration.Rule{Name: "x", Limit: ration.Concurrency{Limit: 1, Lease: 10 * time.Second}}
+		h := guard(t, l, nil, httplimit.Policy{Limit: limit, Key: byAddr})(handler(func(_ http.ResponseWriter, r *http.Request) {
+			for hold, err := range l.Holds(r.Context()) {
+				if err != nil {
+					t.Error(err)
+				}
+				if err := l.Reservation(hold.ID).Cancel(r.Context()); err != nil { // as an operator may
+					t.Error(err)
+				}
+			}
+			begin := time.Now()
+			<-r.Context().Done()
+			if waited := time.Since(begin); waited > 10*time.Second {
+				t.Error(waited)
+			}
+		}))
+		do(h)
+	})
+}
+
 // What inner handlers note on the request is seen outside, although a slot needs a context of its own.
 func TestConcurrencyKeepsRequest(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 // leaked is the stacks of goroutines that are neither this one nor the runtime's, after a while in which they may end.
 func leaked() string {
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		buf := make([]byte, 1<<20)
 		var left []string

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/ration-go/ration"
 )
@@ -127,10 +128,13 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 // serveHeld serves a request whose charge is held until its answer is known.
 func (g *guard) serveHeld(w http.ResponseWriter, r *http.Request, next http.Handler, es []entry, reserved *ration.Reservation, us []use, slots bool) {
 	w, answer := wrap(w, r, g.opts.Headers, es)
-	alive, stop := reserved.KeepAlive(r.Context())
-	served := r
+	served, stop := r, context.CancelFunc(nil)
 	if slots {
-		served = r.WithContext(alive)
+		var ctx context.Context
+		ctx, stop = keepSlots(r.Context(), reserved)
+		served = r.WithContext(ctx)
+	} else {
+		stop = keepLater(r.Context(), reserved)
 	}
 	returned := false
 	defer func() { // a panic goes on through here
@@ -145,6 +149,45 @@ func (g *guard) serveHeld(w http.ResponseWriter, r *http.Request, next http.Hand
 	}()
 	next.ServeHTTP(w, served)
 	returned = true
+}
+
+// keepSlots renews until stop is called, also when ctx is done: a handler that does not look at it still runs. The context
+// that it returns ends with ctx, and when the slots are lost.
+func keepSlots(ctx context.Context, reserved *ration.Reservation) (_ context.Context, stop context.CancelFunc) {
+	kept, stopKeeping := reserved.KeepAlive(context.WithoutCancel(ctx))
+	ctx, end := context.WithCancelCause(ctx)
+	unlink := context.AfterFunc(kept, func() { end(context.Cause(kept)) })
+	return ctx, func() {
+		unlink()
+		stopKeeping()
+		end(context.Canceled)
+	}
+}
+
+// keepAfter is when the renewing of a reservation without slots begins. Few requests last so long.
+const keepAfter = 3 * time.Minute
+
+// keepLater renews from then on, until stop is called.
+func keepLater(ctx context.Context, reserved *ration.Reservation) (stop context.CancelFunc) {
+	var mu sync.Mutex
+	var stopKeeping context.CancelFunc
+	stopped := false
+	timer := time.AfterFunc(keepAfter, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !stopped {
+			_, stopKeeping = reserved.KeepAlive(context.WithoutCancel(ctx))
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+		if stopKeeping != nil {
+			stopKeeping()
+		}
+	}
 }
 
 // fail answers a request that could not be decided. That the program is wrong is logged, once: else only clients see it.
