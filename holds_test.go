@@ -89,3 +89,30 @@ func TestHoldsOfWhoGoesAway(t *testing.T) {
 		}
 	})
 }
+
+// That there is no such reservation is an answer, also to a call whose first answer was lost; so are wrong amounts.
+func TestNoReservationAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, s := newLimiter(t, nil)
+		r, err := l.Reserve(t.Context(), nil, ration.KeyOf("u").Charge(chat, 1), ration.KeyOf("v").Charge(chat, 2))
+		if err != nil || !r.Allowed {
+			t.Fatal(err)
+		}
+		calls := 0
+		s.after = func(context.Context, []*driver.Txn) error {
+			if calls++; calls%2 == 1 {
+				return errors.New("lost")
+			}
+			return nil
+		}
+		for i := range 30 { // no store is down that answers
+			if err := l.Reservation("nobody").Renew(t.Context(), 0); !errors.Is(err, ration.ErrNoReservation) || errors.Is(err, ration.ErrOutcomeUnknown) {
+				t.Fatal(i, err)
+			}
+			if err := l.Reservation(r.ID()).Settle(t.Context(), 1); !errors.Is(err, ration.ErrInvalidCost) || errors.Is(err, ration.ErrOutcomeUnknown) {
+				t.Fatal(i, err)
+			}
+		}
+	})
+}

@@ -345,7 +345,7 @@ func outage(ctx context.Context, err error) bool {
 // callersFault reports whether err is about the call, not the store.
 func callersFault(err error) bool {
 	for _, own := range []error{ErrInvalidKey, ErrInvalidLimit, ErrInvalidCost, ErrInvalidTime, ErrInvalidID, ErrUnsupported, ErrOverflow,
-		ErrCrossGroup, ErrClosed, ErrIDReused, ErrEnded} {
+		ErrCrossGroup, ErrClosed, ErrIDReused, ErrEnded, ErrNoReservation, driver.ErrAmounts} {
 		if errors.Is(err, own) {
 			return true
 		}

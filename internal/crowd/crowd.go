@@ -19,7 +19,8 @@ import (
 
 const (
 	usual = 6 * time.Second // how long is reserved; RATION_LONG multiplies it
-	life  = 3 * time.Second // of a hold that is not ended
+	short = 3 * time.Second // how long a hold lasts that is not going to be ended, for want of its caller or of his memory
+	life  = 20 * time.Second
 )
 
 // Run tests the data at where, which must be new. Members of the crowd open it by the same function.
@@ -65,7 +66,7 @@ type gathering struct {
 
 func newGathering(t *testing.T, store driver.Store, where string, lasts time.Duration) *gathering {
 	g := &gathering{ledger: newLedger(), lasts: lasts, late: 2 * time.Minute, sweeps: 30 * time.Second, least: 100}
-	g.task = task{Where: where, Seed: uint64(time.Now().UnixNano()), TTL: life, Turns: (time.Now().Month()+5)%12 + 1}
+	g.task = task{Where: where, Seed: uint64(time.Now().UnixNano()), TTL: life, Short: short, Turns: (time.Now().Month()+5)%12 + 1}
 	t.Logf("seed %d", g.task.Seed)
 	g.l = ration.New(store, &ration.Options{Timeout: g.late})
 	t.Cleanup(func() {
@@ -179,6 +180,9 @@ func (g *gathering) live(t *testing.T) {
 		todo := g.task
 		todo.Name = fmt.Sprint("p", len(all))
 		todo.Seed += uint64(len(all))
+		if len(all) < killed {
+			todo.TTL = todo.Short
+		}
 		all = append(all, g.start(t, todo))
 	}
 	for range processes {
@@ -257,7 +261,7 @@ func (g *gathering) used(t *testing.T, i int) int64 {
 // but some stores sweep only in processes that reserve, of which this is the last.
 func (g *gathering) expire(t *testing.T) (left int) {
 	t.Helper()
-	r, err := g.l.Reserve(context.Background(), &ration.ReserveOptions{TTL: g.task.TTL}, charges(amounts{}, g.task.Turns)...)
+	r, err := g.l.Reserve(context.Background(), &ration.ReserveOptions{TTL: g.task.Short}, charges(amounts{}, g.task.Turns)...)
 	if err == nil {
 		err = r.Cancel(context.Background())
 	}

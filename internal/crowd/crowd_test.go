@@ -86,8 +86,8 @@ func (s crooked) Info() driver.Info {
 func gather(t *testing.T, store driver.Store, sweeps time.Duration) []string {
 	t.Helper()
 	g := newGathering(t, store, "", time.Second)
-	g.task.TTL = time.Second
-	g.late, g.sweeps = 20*time.Second, sweeps
+	g.task.TTL, g.task.Short = 3*time.Second, time.Second
+	g.late, g.sweeps = time.Minute, sweeps
 	g.start = here(g, store)
 	return g.run(t)
 }

@@ -22,8 +22,9 @@ type task struct {
 	Where string
 	Name  string
 	Seed  uint64
-	TTL   time.Duration
-	Turns time.Month // of the budgets
+	TTL   time.Duration // of reservations
+	Short time.Duration // of those that are not going to be ended
+	Turns time.Month    // of the budgets
 }
 
 // IsMember reports whether this process is one of a crowd, and so has to call Member and nothing else.
@@ -91,7 +92,11 @@ type caller struct {
 // once reserves, works and ends it, or not.
 func (c *caller) once(id string) error {
 	costs, small := c.estimate()
+	forgotten := small && c.rng.IntN(20) == 0
 	opts := ration.ReserveOptions{ID: id, TTL: c.TTL, RefundOnExpiry: c.rng.IntN(2) == 0}
+	if forgotten {
+		opts.TTL = c.Short
+	}
 	if err := c.tell(event{Act: reserving, ID: id, Return: opts.RefundOnExpiry, Amounts: costs}); err != nil {
 		return err
 	}
@@ -127,13 +132,13 @@ func (c *caller) once(id string) error {
 		}
 		c.pause()
 	}
-	switch n := c.rng.IntN(20); {
-	case n == 0 && small: // forgotten
+	switch {
+	case forgotten:
 		return nil
-	case n < 6:
+	case c.rng.IntN(10) < 3:
 		_, err = c.done(event{Act: cancelling, ID: id}, ended, func(ctx context.Context) error {
 			err := r.Cancel(ctx)
-			if err == nil && time.Since(sent) > c.TTL*3/4 {
+			if err == nil && time.Since(sent) > opts.TTL*3/4 {
 				return fmt.Errorf("%w: it may have expired before", ration.ErrOutcomeUnknown)
 			}
 			return err
