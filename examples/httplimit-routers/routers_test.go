@@ -249,7 +249,7 @@ func TestStreams(t *testing.T) {
 			}
 			cancel()
 			r.Body.Close()
-			deadline := time.Now().Add(30 * time.Second)
+			deadline := time.Now().Add(60 * time.Second)
 			for { // until the server has seen that the client is gone
 				r, body := get(t, c, url+"/hello/ada")
 				if r.StatusCode == 200 && body == "hello ada" {
