@@ -178,7 +178,7 @@ func TestLongRequests(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := ration.New(memstore.New(nil), nil)
+				l := ration.New(memstore.New(&memstore.Options{SweepEvery: time.Minute}), nil)
 				defer l.Close()
 				first := true
 				h := guard(t, l, nil, httplimit.Policy{Limit: c.limit, Key: byAddr, Count: c.count})(handler(func(w http.ResponseWriter, _ *http.Request) {
