@@ -22,7 +22,8 @@ var (
 func inBubble(t *testing.T, f func(t *testing.T, l *ration.Limiter)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := ration.New(memstore.New(nil), nil)
+		// A sweep each second would be thousands of them in the hours that pass.
+		l := ration.New(memstore.New(&memstore.Options{SweepEvery: time.Hour}), nil)
 		defer l.Close()
 		f(t, l)
 	})
