@@ -3,9 +3,21 @@ module github.com/ration-go/ration/benchmarks
 go 1.26.0
 
 require (
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/ration-go/ration v0.0.0
+	github.com/ration-go/ration/pgstore v0.0.0
 	github.com/sethvargo/go-limiter v0.7.1
 	golang.org/x/time v0.16.0
 )
 
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
+)
+
 replace github.com/ration-go/ration => ../
+
+replace github.com/ration-go/ration/pgstore => ../pgstore

@@ -61,15 +61,15 @@ func (g group) measure(w io.Writer, rounds int, turn time.Duration) error {
 
 // oneTurn runs work from all workers for a while and answers the wall time per decision.
 func oneTurn(work func(int, uint64) error, workers int, turn time.Duration) (ns float64, err error) {
-	const slice = 256 // calls between two looks at the clock
+	const most = 256 // calls between two looks at the clock
 	var wg sync.WaitGroup
 	counts := make([]uint64, workers)
 	errs := make([]error, workers)
 	start := time.Now()
 	for id := range workers {
 		wg.Go(func() {
-			i := uint64(id) << 40
-			for time.Since(start) < turn {
+			i, slice := uint64(id)<<40, uint64(1)
+			for began := time.Since(start); began < turn; {
 				for range slice {
 					if err := work(id, i); err != nil {
 						errs[id] = err
@@ -78,6 +78,11 @@ func oneTurn(work func(int, uint64) error, workers int, turn time.Duration) (ns 
 					i++
 				}
 				counts[id] += slice
+				now := time.Since(start)
+				if now-began < time.Millisecond { // who is slow looks often
+					slice = min(2*slice, most)
+				}
+				began = now
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,4 +59,4 @@ func run(only string, rounds int, turn time.Duration, out string) error {
 }
 
 // groups are all that is measured. Each package of rivals adds its own.
-func groups() []group { return memory() }
+func groups() []group { return slices.Concat(memory(), postgres()) }
