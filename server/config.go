@@ -11,6 +11,9 @@ import (
 // DefaultListen is where the server listens unless told otherwise: this machine only.
 const DefaultListen = "127.0.0.1:7531"
 
+// suggestedGRPC is where gRPC may be served, in examples.
+const suggestedGRPC = "127.0.0.1:7532"
+
 // DefaultStore is the store of the program ration: a file in the working folder.
 const DefaultStore = "sqlite:ration.db"
 
@@ -23,6 +26,10 @@ type Config struct {
 	// Hosts are names, beside localhost and addresses, under which a server on loopback may be called: those that a proxy
 	// in front of it passes on. Others are refused, since a web page can make a name of its own mean this machine.
 	Hosts []string
+	// GRPC is for programs that speak gRPC, and for Envoy.
+	GRPC GRPCConfig
+	// Envoy is for Envoy's rate limit service. Without configurations there is none.
+	Envoy EnvoyConfig
 	// Store is a URL; its scheme is one of Options.Stores: "memory:", "sqlite:PATH", "postgres://…", "redis://…".
 	Store string
 	// Namespace keeps applications on one store apart. At most 256 bytes.
@@ -49,6 +56,21 @@ type Config struct {
 
 	// Limits are the named limits, in the order of the file.
 	Limits []ration.Rule
+}
+
+// GRPCConfig says where gRPC is served.
+type GRPCConfig struct {
+	Listen string // host:port; "", the default: nowhere
+}
+
+// EnvoyConfig is for Envoy's rate limit service, which is served where gRPC is. See package envoyrls.
+type EnvoyConfig struct {
+	Configs         []string // files, or folders of files *.yaml; each describes a domain
+	Merge           bool     // several files may describe one domain
+	ResponseHeaders bool     // add RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset to responses
+	DynamicMetadata bool     // tell filters behind Envoy's which descriptors there were, and which quotas were exceeded
+	ShadowMode      bool     // every answer is OK
+	QuotaMode       bool     // every rule is of quota_mode
 }
 
 // LogConfig says what is logged, to standard error. Keys are never logged.
@@ -105,6 +127,9 @@ func (c *Config) Validate() error {
 		if err := s.set(new(Config), s.get(c)); err != nil {
 			faults = append(faults, fault{name: s.name, err: err})
 		}
+	}
+	if len(c.Envoy.Configs) > 0 && c.GRPC.Listen == "" {
+		faults = append(faults, fault{name: "envoy.configs", err: errors.New("Envoy asks over gRPC; set grpc.listen too, such as " + suggestedGRPC)})
 	}
 	seen := map[string]bool{}
 	for _, rule := range c.Limits {

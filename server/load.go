@@ -45,6 +45,10 @@ func (c *Config) load(file string, env []string, flags []given) error {
 			faults = append(faults, fault{file: "--" + s.flag(), err: err})
 		}
 	}
+	if len(faults) == 0 {
+		_, err := c.Envoy.load()
+		faults = append(faults, err)
+	}
 	return errors.Join(faults...)
 }
 

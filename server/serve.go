@@ -51,13 +51,24 @@ func (p *program) run(ctx context.Context, cfg *Config, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
+	defer l.Close() // Serve does, unless it is not reached
+	rpc, err := s.ListenGRPC(ctx)
+	if err != nil {
+		return err
+	}
 	url, store, promise := "http://"+l.Addr().String(), redacted(cfg.Store), describe(s.info)
 	if cfg.Log.Format == "json" {
 		log.LogAttrs(ctx, slog.LevelInfo, "listening", slog.String("url", url), slog.String("store", store), slog.String("counts", promise), slog.Int("limits", len(cfg.Limits)))
+		if rpc != nil {
+			log.LogAttrs(ctx, slog.LevelInfo, "listening for gRPC", slog.String("address", rpc.Addr().String()), slog.Int("envoy_domains", s.rpc.domains()))
+		}
 	} else {
 		fmt.Fprintf(stdout, "ration listens on %s and keeps counts in %s (%s); %s\n", url, store, promise, plural(len(cfg.Limits), "named limit"))
+		if rpc != nil {
+			fmt.Fprintf(stdout, "gRPC on %s; %s of Envoy's rate limit service\n", rpc.Addr(), plural(s.rpc.domains(), "domain"))
+		}
 	}
-	if err := s.Serve(ctx, l); err != nil {
+	if err := s.serveAll(ctx, l, rpc); err != nil {
 		return err
 	}
 	log.Info("stopped")

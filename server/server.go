@@ -33,6 +33,7 @@ type Server struct {
 	limiter *ration.Limiter
 	info    driver.Info
 	handler http.Handler
+	rpc     *services // nil: none
 }
 
 // New opens the store that cfg names and makes the HTTP service over it. It does not listen: use Serve or Listen, or mount
@@ -69,6 +70,11 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		return nil, errors.Join(err, s.limiter.Close())
 	}
 	s.handler = sameOrigin(api)
+	if cfg.GRPC.Listen != "" {
+		if s.rpc, err = newServices(s, store); err != nil {
+			return nil, errors.Join(err, s.limiter.Close())
+		}
+	}
 	return s, nil
 }
 
@@ -94,24 +100,38 @@ func readSecret(path string) ([]byte, error) {
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Close closes the store, after the calls under way. A second Close does nothing.
-func (s *Server) Close() error { return s.limiter.Close() }
+func (s *Server) Close() error {
+	if s.rpc != nil {
+		s.rpc.health.Shutdown()
+	}
+	return s.limiter.Close()
+}
 
 // Listen opens the address of the configuration, and warns if others than this machine can reach it.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.cfg.Listen)
+	return s.listen(ctx, settingNamed("listen"))
+}
+
+// listen opens the address of a setting.
+func (s *Server) listen(ctx context.Context, at *setting) (net.Listener, error) {
+	address, flag := at.get(&s.cfg), "--"+at.flag()
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("listen: %s is in use by another program, or by another ration; stop that one, or choose another port with --listen", s.cfg.Listen)
+		err = fmt.Errorf("%s is in use by another program, or by another ration; stop that one, or choose another port with %s", address, flag)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("listen: no permission for %s; choose a port above 1023 with --listen", s.cfg.Listen)
+		err = fmt.Errorf("no permission for %s; choose a port above 1023 with %s", address, flag)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("listen: %s is not an address of this machine; choose another with --listen", s.cfg.Listen)
+		err = fmt.Errorf("%s is not an address of this machine; choose another with %s", address, flag)
 	case err != nil:
-		return nil, fmt.Errorf("listen: %w; choose another address with --listen", err)
+		err = fmt.Errorf("%w; choose another address with %s", err, flag)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at.name, err)
 	}
 	if !onLoopback(l) {
 		s.log.Warn("other machines can reach this server, and there is no access control yet: whoever can connect can charge and reset; "+
-			"put it behind a firewall or a proxy that asks who is calling", "listen", l.Addr().String())
+			"put it behind a firewall or a proxy that asks who is calling", at.name, l.Addr().String())
 	}
 	return l, nil
 }

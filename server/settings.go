@@ -43,6 +43,16 @@ var settings = []*setting{
 		get: func(c *Config) string { return strings.Join(c.Hosts, ",") },
 	},
 	{
+		name: "grpc.listen", value: "HOST:PORT", help: "where to serve gRPC as well, such as " + suggestedGRPC,
+		set: func(c *Config, text string) error {
+			if c.GRPC.Listen = text; text == "" {
+				return nil
+			}
+			return checkListen(text)
+		},
+		get: func(c *Config) string { return c.GRPC.Listen },
+	},
+	{
 		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH, memory:, postgres://…, redis://… or upstash:",
 		set: func(c *Config, text string) (err error) { c.Store, err = parseStoreURL(text); return err },
 		get: func(c *Config) string { return c.Store },
@@ -196,6 +206,39 @@ var settings = []*setting{
 		},
 		get: func(c *Config) string { return strconv.Itoa(c.Redis.WaitReplicas) },
 	},
+	{
+		name: "envoy.configs", value: "PATH,...", help: "files of Envoy's rate limit service, or folders of them, to be served over gRPC",
+		set: func(c *Config, text string) error { c.Envoy.Configs = parsePaths(text); return nil },
+		get: func(c *Config) string { return strings.Join(c.Envoy.Configs, ",") },
+	},
+	boolean("envoy.merge", "whether several of them may describe one domain", func(c *Config) *bool { return &c.Envoy.Merge }),
+	boolean("envoy.response_headers", "whether Envoy adds RateLimit-… to responses", func(c *Config) *bool { return &c.Envoy.ResponseHeaders }),
+	boolean("envoy.dynamic_metadata", "whether Envoy's filters are told of descriptors and quotas", func(c *Config) *bool { return &c.Envoy.DynamicMetadata }),
+	boolean("envoy.shadow_mode", "whether Envoy is always told OK", func(c *Config) *bool { return &c.Envoy.ShadowMode }),
+	boolean("envoy.quota_mode", "whether all of Envoy's rules are of quota_mode", func(c *Config) *bool { return &c.Envoy.QuotaMode }),
+}
+
+// boolean is a setting that is true or false.
+func boolean(name, help string, field func(*Config) *bool) *setting {
+	return &setting{
+		name: name, value: "true|false", help: help,
+		set: func(c *Config, text string) error {
+			word, err := oneOf(text, "true", "false")
+			*field(c) = word == "true"
+			return err
+		},
+		get: func(c *Config) string { return strconv.FormatBool(*field(c)) },
+	}
+}
+
+// parsePaths is what stands between commas.
+func parsePaths(text string) (paths []string) {
+	for path := range strings.SplitSeq(text, ",") {
+		if path = strings.TrimSpace(path); path != "" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 func settingNamed(name string) *setting {

@@ -125,3 +125,22 @@ func TestMerge(t *testing.T) {
 		t.Error("two files have one limit")
 	}
 }
+
+// TestDocumentedConfigurations: every configuration in docs/envoy.md is one.
+func TestDocumentedConfigurations(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/envoy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	if len(blocks) == 0 {
+		t.Fatal("there is none")
+	}
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		if _, err := envoyrls.Parse([]envoyrls.File{{Name: "envoy.md", Data: []byte(block)}}, false); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/server/envoyrls"
+	"github.com/ration-go/ration/server/grpcapi"
+	rationv1 "github.com/ration-go/ration/server/grpcapi/ration/v1"
+)
+
+// Bounds of gRPC, beside those of connections.
+const (
+	maxReceived = 4 << 20  // bytes of a message; as much as /v1/apply takes
+	maxSent     = 16 << 20 // bytes of a message: a page of reservations with many charges
+	maxStreams  = 4096     // calls of one connection at a time
+	minPing     = 10 * time.Second
+)
+
+// services are what is served over gRPC.
+type services struct {
+	api    rationv1.RationServiceServer
+	envoy  *envoyrls.Service // nil: none
+	config *envoyrls.Config
+	health *grpcapi.Health
+}
+
+// load reads the configurations; nil if there are none.
+func (c *EnvoyConfig) load() (*envoyrls.Config, error) {
+	if len(c.Configs) == 0 {
+		return nil, nil
+	}
+	cfg, err := envoyrls.Load(c.Configs, c.Merge)
+	if err != nil {
+		return nil, envoyFaults(err)
+	}
+	return cfg, nil
+}
+
+// envoyFaults are the faults of err as those of this package.
+func envoyFaults(err error) error {
+	var faults []error
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			faults = append(faults, envoyFaults(one))
+		}
+		return errors.Join(faults...)
+	}
+	if one, ok := errors.AsType[*envoyrls.Fault](err); ok {
+		return fault{file: one.File, line: one.Line, name: one.Name, err: one.Err}
+	}
+	return err
+}
+
+func newServices(s *Server, store driver.Store) (r *services, err error) {
+	r = new(services)
+	opts := &grpcapi.Options{Limits: s.cfg.Limits, Logger: s.log, Timeout: s.cfg.Timeout}
+	if r.api, err = grpcapi.New(s.limiter, store, opts); err != nil {
+		return nil, err
+	}
+	if r.config, err = s.cfg.Envoy.load(); err != nil {
+		return nil, err
+	}
+	names := []string{rationv1.RationService_ServiceDesc.ServiceName}
+	if r.config != nil {
+		envoy := &envoyrls.Options{
+			DynamicMetadata: s.cfg.Envoy.DynamicMetadata, Shadow: s.cfg.Envoy.ShadowMode, Quota: s.cfg.Envoy.QuotaMode,
+			Logger: s.log, Timeout: s.cfg.Timeout,
+		}
+		if s.cfg.Envoy.ResponseHeaders {
+			envoy.Headers = new(envoyrls.Headers)
+		}
+		if r.envoy, err = envoyrls.New(s.limiter, store, r.config, envoy); err != nil {
+			return nil, err
+		}
+		names = append(names, rlsv3.RateLimitService_ServiceDesc.ServiceName)
+	}
+	r.health, err = grpcapi.NewHealth(s.limiter, store, opts, names...)
+	return r, err
+}
+
+// domains is how many of Envoy's there are.
+func (r *services) domains() int {
+	if r.config == nil {
+		return 0
+	}
+	return len(r.config.Domains())
+}
+
+// RegisterGRPC adds the services of the configuration to a gRPC server of your own: ration.v1.RationService, Envoy's rate
+// limit service if it is configured, and the standard health service. It does nothing if the configuration has no
+// GRPC.Listen.
+func (s *Server) RegisterGRPC(r grpc.ServiceRegistrar) {
+	if s.rpc == nil {
+		return
+	}
+	rationv1.RegisterRationServiceServer(r, s.rpc.api)
+	if s.rpc.envoy != nil {
+		rlsv3.RegisterRateLimitServiceServer(r, s.rpc.envoy)
+	}
+	grpc_health_v1.RegisterHealthServer(r, s.rpc.health)
+}
+
+// ListenGRPC opens the address of the configuration for gRPC, and warns if others than this machine can reach it; nil if
+// there is none.
+func (s *Server) ListenGRPC(ctx context.Context) (net.Listener, error) {
+	if s.rpc == nil {
+		return nil, nil
+	}
+	return s.listen(ctx, settingNamed("grpc.listen"))
+}
+
+// ServeGRPC answers gRPC on l until ctx is done, with reflection. Then it takes no new calls, lets those under way end, for at
+// most the configuration's ShutdownTimeout, and returns nil, or an error if some had to be cut off. It closes l, but not the
+// Server.
+func (s *Server) ServeGRPC(ctx context.Context, l net.Listener) error {
+	if s.rpc == nil {
+		return errors.Join(errors.New("grpc: the configuration has no grpc.listen"), l.Close())
+	}
+	gs := grpc.NewServer(s.grpcOptions()...)
+	s.RegisterGRPC(gs)
+	reflection.Register(gs)
+	failed := make(chan error, 1)
+	go func() { failed <- gs.Serve(bounded(l, maxConns)) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("grpc: %w", err)
+	case <-ctx.Done():
+	}
+	s.rpc.health.Shutdown()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		gs.GracefulStop()
+	}()
+	timer := time.NewTimer(s.cfg.ShutdownTimeout)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-ended:
+	case <-timer.C:
+		err = fmt.Errorf("grpc: calls were cut off after %v", s.cfg.ShutdownTimeout)
+		gs.Stop()
+		<-ended
+	}
+	<-failed
+	return err
+}
+
+func (s *Server) grpcOptions() []grpc.ServerOption {
+	unary := []grpc.UnaryServerInterceptor{s.recoverUnary}
+	if s.log.Enabled(context.Background(), slog.LevelDebug) {
+		unary = append(unary, s.logUnary)
+	}
+	return []grpc.ServerOption{
+		grpc.ConnectionTimeout(headerTimeout),
+		grpc.MaxRecvMsgSize(maxReceived),
+		grpc.MaxSendMsgSize(maxSent),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		// A peer that is gone without a word is noticed; one that is idle costs nothing.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: idleTimeout, Timeout: headerTimeout}),
+		// Calls are short and alike: goroutines that are there have their stacks grown, and buffers are few.
+		grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0))),
+		grpc.SharedWriteBuffer(true),
+		grpc.WaitForHandlers(true),
+		grpc.ChainUnaryInterceptor(unary...),
+		grpc.StreamInterceptor(s.recoverStream),
+	}
+}
+
+func (s *Server) recoverUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			answer, err = nil, s.panicked(info.FullMethod, cause)
+		}
+	}()
+	return handler(ctx, request)
+}
+
+func (s *Server) recoverStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = s.panicked(info.FullMethod, cause)
+		}
+	}()
+	return handler(server, stream)
+}
+
+// panicked is the answer to a call whose handler panicked, which net/http bears and grpc does not.
+func (s *Server) panicked(method string, cause any) error {
+	s.log.Error("panic in a handler", "method", method, "panic", cause, "stack", string(debug.Stack()))
+	return status.Error(codes.Internal, "a fault of the server; it may have been charged")
+}
+
+// logUnary tells of each call at level debug: what and how long, not for whom.
+func (s *Server) logUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	answer, err := handler(ctx, request)
+	s.log.Debug("call", "method", info.FullMethod, "status", status.Code(err).String(), "duration", time.Since(start))
+	return answer, err
+}
+
+// serveAll serves on l, and gRPC on rpc unless it is nil. If one cannot go on, the other is stopped.
+func (s *Server) serveAll(ctx context.Context, l, rpc net.Listener) error {
+	if rpc == nil {
+		return s.Serve(ctx, l)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 2)
+	go func() { ended <- s.Serve(ctx, l) }()
+	go func() { ended <- s.ServeGRPC(ctx, rpc) }()
+	first := <-ended
+	cancel()
+	return errors.Join(first, <-ended)
+}
