@@ -17,8 +17,8 @@ import (
 //     counts for a life longer.
 //   - Likewise, a leased bucket is smaller by what refills in a life.
 //
-// The life runs on the process's monotonic clock, from before the store was asked. What is left of a block is given back
-// before its end; if the process dies it stays charged.
+// The life runs on the process's monotonic clock, from before the store was asked. What is left of a block is given back: a
+// Refund gives only into the state that was charged, so it cannot come too late. If the process dies it stays charged.
 const (
 	leaseLife    = time.Second
 	leastLife    = 10 * time.Millisecond // below, a lease is not worth its price
@@ -143,7 +143,7 @@ func (e *leased) serve(cost int64, d *Decision) (ok, low bool) {
 			e.fill(b, d)
 			return true, !e.fetching && e.next.left == 0 && b.left < e.size/2 && e.want() > 1
 		}
-		e.stash(*b) // too little for this cost
+		e.stash(*b) // it has ended, or is too little for this cost
 		if e.now, e.next = e.next, (block{}); e.now.left == 0 {
 			return false, false
 		}
@@ -189,9 +189,9 @@ func (e *leased) ahead() int64 {
 	return n
 }
 
-// want is how large the next block may be.
+// want is how large the next block may be: what this process has ahead is never more than the Lease.
 func (e *leased) want() int64 {
-	return min(e.size, e.key.p.lease, (e.key.p.op.Size-e.used)/leasePart)
+	return min(e.size, e.key.p.lease-e.ahead(), (e.key.p.op.Size-e.used)/leasePart)
 }
 
 // grown is the size after a block was used up in its life.
@@ -210,6 +210,11 @@ func (l *Limiter) takeLeased(ctx context.Context, p *plan, key Key, cost int64, 
 		return e, true, nil
 	}
 	e.mu.Lock()
+	if e.now.left >= cost { // it came this moment
+		e.mu.Unlock()
+		ok, _ = e.serve(cost, d)
+		return e, ok, nil
+	}
 	k := e.want()
 	if e.fetching || k < 2 || e.count < leaseAfter {
 		e.mu.Unlock()
@@ -229,8 +234,8 @@ func (l *Limiter) takeLeased(ctx context.Context, p *plan, key Key, cost int64, 
 		e.size /= 2
 		return e, false, nil
 	}
-	e.stash(e.now)
 	b.left -= cost
+	e.stash(e.now)
 	e.now = b
 	e.fill(&e.now, d)
 	e.grown()
@@ -323,11 +328,8 @@ func (ls *leases) rest(p *plan, key Key) (left int64) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
-	for _, b := range []*block{&e.now, &e.next} {
-		if now.Before(b.until) {
-			left += b.left
-		}
+	if now := time.Now(); now.Before(e.now.until) || now.Before(e.next.until) {
+		left = e.ahead()
 	}
 	return left
 }
@@ -410,10 +412,8 @@ func (ls *leases) collect(all bool) (list []back) {
 			}
 		}
 		for _, b := range e.old {
-			if now.Before(b.until) { // else it stays charged
-				list = append(list, back{k, b})
-				e.used -= b.left
-			}
+			list = append(list, back{k, b})
+			e.used -= b.left
 		}
 		e.old, e.count = e.old[:0], e.count/2
 		forget := e.idle >= leaseForgets && !e.fetching
