@@ -23,6 +23,7 @@
 //	POST /v1/apply      a driver batch, for package client           see internal/wire
 //	POST /v1/holds      open holds, for package client               see internal/wire
 //	POST /v1/sweep      remove what has expired, for package client  see internal/wire
+//	GET  /v1/check/{limit}  whether a request may pass, for proxies  status 200 or 429; see below
 //	GET  /v1/limits     the named limits                             {"limits": [{"name": "chat", "limit": "bucket 10/1m burst 20"}]}
 //	GET  /healthz       whether the store answers                    {"status": "ok", "version": "…"}
 //	GET  /openapi.json  this, for machines
@@ -111,6 +112,22 @@
 // "after", both in the URL's query. Each has id (or id_base64, if package client gave it one that is no text), at_us,
 // expires_at_us, and charges with name, limit and charged. Who was charged is not shown.
 //
+// # Checks
+//
+// GET /v1/check/{limit} is for proxies that ask before they pass a request on (nginx auth_request, Traefik ForwardAuth, Caddy
+// forward_auth). Which limits can be asked for, and which headers say whose the request is and what it costs, is the
+// configuration's matter: Options.Checks. Neither query nor body is read. The answers are
+//
+//	200  it may pass, and is charged
+//	429  it may not; 403 if the check says so, for proxies that know no 429
+//	403  it has no key (no_key), and the check does not say what then
+//	503  it could not be told, or an outage has made the limit smaller and this is beyond it: never 429
+//	400  the header with the cost is none (invalid_cost); 404: there is no such check
+//
+// with RateLimit and RateLimit-Policy (draft 11: "chat";r=19;t=6 and "chat";q=20;w=120), and Retry-After if waiting helps.
+// Bodies of other answers than 200 are application/problem+json; those of 429 and 503 have the type of the IANA registry, and
+// violated-policies.
+//
 // # Status and errors
 //
 // A decision is status 200, allowed or not. Any other status is an error: it could not be told. Its body is
@@ -120,11 +137,13 @@
 //	400  invalid_json invalid_unicode invalid_number unknown_field duplicate_field missing_field wrong_type
 //	     invalid_key invalid_limit unknown_limit invalid_cost invalid_time invalid_id invalid_amounts cross_group
 //	     unexpected_query incomplete_body
+//	403  no_key (of a check)
 //	404  not_found, no_reservation (none of this id is known: it never was, or ended a day ago)
 //	405  method_not_allowed, with the header Allow
 //	409  overflow (a count would pass 2^53 − 1), ended (the reservation ended in another way), id_reused
 //	413  body_too_large
 //	415  unsupported_media_type
+//	429  quota_exceeded (of a check)
 //	500  corrupt (the store holds something else under this key)
 //	501  unsupported (the store cannot do this)
 //	503  unavailable, full, overloaded, closed: nothing was charged, try again later; with the header Retry-After

@@ -26,6 +26,8 @@ import (
 type Options struct {
 	// Limits are those that requests can name. Each has a name of its own.
 	Limits []ration.Rule
+	// Checks are those of the Limits that proxies can ask about their requests, one for each; by default none.
+	Checks []Check
 	// Logger is told of the store's trouble, without keys; default slog.Default().
 	Logger *slog.Logger
 	// Version is shown by /healthz.
@@ -38,7 +40,7 @@ type Options struct {
 const MaxBody = 64 << 10
 
 // New makes the handler of the API on l, which decides, and store, which is l's own and takes the batches of package
-// client. It fails if a limit has no name, a name that another one has, or is invalid.
+// client. It fails if a limit has no name, a name that another one has, or is invalid, and if a Check is.
 //
 // The handler is safe for concurrent use. Close l only when no request is under way any more. Requests end with their
 // context; time limits of connections, and who may connect, are the server's matter. Its idle connections should live for
@@ -53,6 +55,9 @@ func New(l *ration.Limiter, store driver.Store, opts *Options) (http.Handler, er
 	}
 	h := &handler{Service: service, version: opts.Version, listed: listOf(service.Limits()), log: verbs.NewFailures(opts.Logger)}
 	h.routes = h.table()
+	if h.checks, err = h.readyChecks(opts.Checks); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
@@ -62,6 +67,7 @@ type handler struct {
 	listed  limitsAnswer
 	log     *verbs.Failures
 	routes  map[string]route
+	checks  map[string]*check
 }
 
 // route is what a path does.
@@ -71,6 +77,8 @@ type route struct {
 	query   bool // is read
 	// run answers a request: what to send, as JSON, or the JSON itself if it is a []byte.
 	run func(ctx context.Context, asked *asked) (any, error)
+	// direct answers in place of run, if it is there.
+	direct func(w http.ResponseWriter, r *http.Request, id string)
 	// request and answer are what the bodies hold; the document of OpenAPI is held to them.
 	request, answer reflect.Type
 }
@@ -108,6 +116,8 @@ func (h *handler) table() map[string]route {
 			request: reflect.TypeFor[wire.HoldsRequest](), answer: reflect.TypeFor[wire.HoldsAnswer](),
 		},
 		"/v1/sweep": post(h.sweep),
+
+		ofCheck + "{limit}": {method: http.MethodGet, direct: h.check},
 
 		"/v1/limits":    get(h.limits),
 		"/healthz":      get(h.health),
@@ -151,7 +161,7 @@ func list[A any](run func(context.Context, url.Values) (A, error)) route {
 	}
 }
 
-// find is the route for u, how it is called in the table, and the id in the path.
+// find is the route for u, how it is called in the table, and the id, or the name of a limit, in the path.
 func (h *handler) find(u *url.URL) (rt route, pattern, id string, ok bool) {
 	pattern = u.Path
 	// The path as it was sent: an id may hold an escaped slash.
@@ -162,6 +172,9 @@ func (h *handler) find(u *url.URL) (rt route, pattern, id string, ok bool) {
 		if id, err = url.PathUnescape(escaped); err != nil {
 			return rt, "", "", false
 		}
+	}
+	if name, has := strings.CutPrefix(u.Path, ofCheck); has {
+		pattern, id = ofCheck+"{limit}", name
 	}
 	rt, ok = h.routes[pattern]
 	return rt, pattern, id, ok
@@ -185,6 +198,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !slices.Contains(allow, r.Method) {
 		h.fail(w, r, &notAllowed{problem(codeMethodNotAllowed, "this path is for "+rt.method), strings.Join(allow, ", ")})
+		return
+	}
+	if rt.direct != nil {
+		rt.direct(w, r, id)
 		return
 	}
 	answer, err := h.serve(w, r, rt, id)

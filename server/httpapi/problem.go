@@ -21,10 +21,13 @@ const (
 	codeNotFound             = wire.Code("not_found")
 	codeMethodNotAllowed     = wire.Code("method_not_allowed")
 	codeUnsupportedMediaType = wire.Code("unsupported_media_type")
+	codeNoKey                = wire.Code("no_key")         // of a check
+	codeQuotaExceeded        = wire.Code("quota_exceeded") // of a check
 )
 
 // statusOf is the status for each code that is not 400, bad input.
 var statusOf = map[wire.Code]int{
+	codeNoKey:                http.StatusForbidden,
 	codeNotFound:             http.StatusNotFound,
 	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	codeBodyTooLarge:         http.StatusRequestEntityTooLarge,
