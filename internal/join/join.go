@@ -2,6 +2,9 @@
 //
 // There is no timer and no dispatcher: a caller who finds a free place runs its own call, at once and in its own
 // goroutine. Who does not waits in a queue; whoever frees the place takes what has come together since.
+//
+// Batches that are under way at a time share no key: the store would decide them one after the other, each with what its
+// share of the callers asks, where one batch could have had all of them.
 package join
 
 import (
@@ -32,16 +35,25 @@ type Joiner struct {
 	// queue[head:] wait, in the order in which they came.
 	queue  []*waiter
 	head   int
-	gone   int // of them, callers that have left
-	busy   int // places taken
+	gone   int                  // of them, callers that have left
+	busy   int                  // places taken
+	lanes  map[driver.Key]*lane // of the keys that wait or are under way; nil if there is one place
 	closed bool
 	work   sync.WaitGroup // batches under way
 	room   sync.Pool      // of *waiter
 }
 
+// lane is one key, which is under way in one batch at most.
+type lane struct {
+	key   driver.Key
+	users int // calls of it that wait, and one for that it is under way
+	busy  bool
+}
+
 // waiter is a call in the queue. Once it is sent, it belongs to its batch until done.
 type waiter struct {
 	t        *driver.Txn
+	lane     *lane       // nil: it may be sent at any time
 	deadline time.Time   // its context's, or the Timeout's
 	timer    *time.Timer // for the Timeout
 	sent     bool
@@ -53,6 +65,9 @@ type waiter struct {
 // New makes a Joiner. It starts nothing.
 func New(o Options) *Joiner {
 	j := &Joiner{o: o}
+	if o.InFlight > 1 {
+		j.lanes = make(map[driver.Key]*lane)
+	}
 	j.room.New = func() any {
 		w := &waiter{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 		w.timer.Stop()
@@ -69,18 +84,24 @@ func (j *Joiner) Do(ctx context.Context, t *driver.Txn) (abandoned bool, err err
 		j.mu.Unlock()
 		return false, driver.ErrClosed
 	}
-	if j.busy < j.o.InFlight && j.waiting() == 0 {
+	// As long as there is a free place, whoever waits does so for a key that is under way.
+	l := j.enter(t)
+	if j.busy < j.o.InFlight && (l == nil || !l.busy) {
+		if l != nil {
+			l.busy = true
+		}
 		j.busy++
 		j.work.Add(1)
 		j.mu.Unlock()
-		return false, j.alone(ctx, t)
+		return false, j.alone(ctx, t, l)
 	}
 	if j.waiting() >= j.o.MaxQueue {
+		j.exit(l, false)
 		j.mu.Unlock()
 		return false, ErrQueueFull
 	}
 	w := j.room.Get().(*waiter)
-	w.t, w.sent, w.left, w.err = t, false, false, nil
+	w.t, w.lane, w.sent, w.left, w.err = t, l, false, false, nil
 	deadline, patient := ctx.Deadline()
 	var late <-chan time.Time
 	if w.deadline = deadline; !patient {
@@ -101,10 +122,38 @@ func (j *Joiner) Do(ctx context.Context, t *driver.Txn) (abandoned bool, err err
 	return false, j.finish(w)
 }
 
+// enter finds the lane of t, for one more user. It is nil for what does not wait for others of its key.
+func (j *Joiner) enter(t *driver.Txn) *lane {
+	if j.lanes == nil || !joinable(t) || t.Verb == driver.Peek {
+		return nil
+	}
+	key := t.Ops[0].Key
+	l := j.lanes[key]
+	if l == nil {
+		l = &lane{key: key}
+		j.lanes[key] = l
+	}
+	l.users++
+	return l
+}
+
+// exit is the end of one use of l: that it was under way, or that a call of it waits.
+func (j *Joiner) exit(l *lane, wasBusy bool) {
+	if l == nil {
+		return
+	}
+	if wasBusy {
+		l.busy = false
+	}
+	if l.users--; l.users == 0 {
+		delete(j.lanes, l.key)
+	}
+}
+
 // finish is the answer of w, which is done.
 func (j *Joiner) finish(w *waiter) error {
 	err := w.err
-	w.t = nil
+	w.t, w.lane = nil, nil
 	w.timer.Stop()
 	j.room.Put(w)
 	return err
@@ -115,7 +164,8 @@ func (j *Joiner) leave(w *waiter, why error) (abandoned bool, err error) {
 	j.mu.Lock()
 	if !w.sent {
 		// It stays in its place, empty: the queue may be long.
-		w.left, w.t = true, nil
+		j.exit(w.lane, false)
+		w.left, w.t, w.lane = true, nil, nil
 		j.gone++
 		j.mu.Unlock()
 		return false, fmt.Errorf("%w: %w", driver.ErrNotApplied, why)
@@ -133,8 +183,8 @@ func (j *Joiner) leave(w *waiter, why error) (abandoned bool, err error) {
 func (j *Joiner) waiting() int { return len(j.queue) - j.head - j.gone }
 
 // alone runs the caller's own call.
-func (j *Joiner) alone(ctx context.Context, t *driver.Txn) error {
-	defer j.next() // also if the store panics: that is the caller's to see
+func (j *Joiner) alone(ctx context.Context, t *driver.Txn, l *lane) error {
+	defer j.next(l) // also if the store panics: that is the caller's to see
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, j.o.Timeout)
@@ -143,36 +193,69 @@ func (j *Joiner) alone(ctx context.Context, t *driver.Txn) error {
 	return j.o.Apply(ctx, []*driver.Txn{t})
 }
 
+// batch is what is under way together.
+type batch struct {
+	calls []*waiter
+	lanes []*lane
+}
+
 // next gives the place that the caller has to those who wait, or frees it.
-func (j *Joiner) next() {
+func (j *Joiner) next(l *lane) {
 	j.mu.Lock()
-	batch := j.take()
-	if batch == nil {
+	j.exit(l, true)
+	b := j.take()
+	if b.calls == nil {
 		j.busy--
 		j.mu.Unlock()
 		j.work.Done()
 		return
 	}
+	j.fill()
 	j.mu.Unlock()
-	go j.serve(batch)
+	go j.serve(b)
 }
 
-// take is the next batch; nil if nobody waits.
-func (j *Joiner) take() (batch []*waiter) {
-	if n := min(j.waiting(), j.o.MaxBatch); n > 0 {
-		batch = make([]*waiter, 0, n)
-	}
-	for j.head < len(j.queue) && len(batch) < j.o.MaxBatch {
-		w := j.queue[j.head]
-		j.queue[j.head] = nil
-		j.head++
-		if w.left {
-			j.gone--
-			continue
+// fill takes places that are free for those who wait and need not: what has ended may have held more than one batch.
+func (j *Joiner) fill() {
+	for j.busy < j.o.InFlight {
+		b := j.take()
+		if b.calls == nil {
+			return
 		}
-		w.sent = true
-		batch = append(batch, w)
+		j.busy++
+		j.work.Add(1)
+		go j.serve(b)
 	}
+}
+
+// take is the next batch; none if nobody waits who may be sent.
+func (j *Joiner) take() (b batch) {
+	most := min(j.waiting(), j.o.MaxBatch)
+	if most == 0 {
+		return b
+	}
+	from := j.head
+	at, stay := from, from
+	for ; at < len(j.queue) && len(b.calls) < most; at++ {
+		w := j.queue[at]
+		switch {
+		case w.left:
+			j.gone--
+		case w.lane != nil && w.lane.busy:
+			j.queue[stay] = w
+			stay++
+		default:
+			if b.calls == nil {
+				b.calls = make([]*waiter, 0, most)
+			}
+			w.sent = true
+			b.calls = append(b.calls, w)
+		}
+	}
+	// Those that stay come before the rest.
+	j.head = at - (stay - from)
+	copy(j.queue[j.head:at], j.queue[from:stay])
+	clear(j.queue[from:j.head])
 	if j.head == len(j.queue) {
 		j.queue, j.head = j.queue[:0], 0
 	} else if j.head > 1024 && j.head > len(j.queue)/2 {
@@ -180,19 +263,33 @@ func (j *Joiner) take() (batch []*waiter) {
 		clear(j.queue[n:])
 		j.queue, j.head = j.queue[:n], 0
 	}
-	if len(batch) == 0 {
-		return nil
+	for _, w := range b.calls {
+		if w.lane == nil {
+			continue
+		}
+		if !w.lane.busy {
+			w.lane.busy = true
+			w.lane.users++
+			b.lanes = append(b.lanes, w.lane)
+		}
+		j.exit(w.lane, false)
+		w.lane = nil
 	}
-	return batch
+	return b
 }
 
 // serve runs batches until nobody waits.
-func (j *Joiner) serve(batch []*waiter) {
-	for batch != nil {
-		j.run(batch)
+func (j *Joiner) serve(b batch) {
+	for b.calls != nil {
+		j.run(b.calls)
 		j.mu.Lock()
-		if batch = j.take(); batch == nil {
+		for _, l := range b.lanes {
+			j.exit(l, true)
+		}
+		if b = j.take(); b.calls == nil {
 			j.busy--
+		} else {
+			j.fill()
 		}
 		j.mu.Unlock()
 	}
@@ -247,6 +344,7 @@ func (j *Joiner) Close() {
 		}
 	}
 	j.queue, j.head, j.gone = nil, 0, 0
+	clear(j.lanes)
 	j.mu.Unlock()
 	j.work.Wait()
 }

@@ -119,6 +119,8 @@ type store struct {
 	gate    chan struct{} // nil: open
 	under   int
 	most    int
+	keys    map[driver.Key]bool // that are changed by a batch under way
+	twice   int                 // how often one of them was in another batch
 	fail    func(batch []*driver.Txn) error
 }
 
@@ -127,8 +129,27 @@ func (s *store) apply(ctx context.Context, batch []*driver.Txn) error {
 	s.batches = append(s.batches, batch)
 	s.under++
 	s.most = max(s.most, s.under)
+	if s.keys == nil {
+		s.keys = map[driver.Key]bool{}
+	}
+	mine := map[driver.Key]bool{}
+	for _, t := range batch {
+		if k := t.Ops[0].Key; joinable(t) && t.Verb != driver.Peek && !mine[k] {
+			if s.keys[k] {
+				s.twice++
+			}
+			s.keys[k], mine[k] = true, true
+		}
+	}
 	s.mu.Unlock()
-	defer func() { s.mu.Lock(); s.under--; s.mu.Unlock() }()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.under--
+		for k := range mine {
+			delete(s.keys, k)
+		}
+	}()
 	if s.gate != nil {
 		select {
 		case <-s.gate:
@@ -154,33 +175,128 @@ func TestBatches(t *testing.T) {
 	t.Parallel()
 	for _, inFlight := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
+			const calls, keys = 60, 5
 			s := &store{rows: rows{}, gate: make(chan struct{})}
 			j := newJoiner(s, inFlight)
 			defer j.Close()
-			got := make(chan *driver.Txn, 50)
-			for range 50 {
-				go func() {
-					txn := take("k", 1)
-					if lost, err := j.Do(context.Background(), txn); lost || err != nil {
-						t.Error(lost, err)
-					}
-					got <- txn
-				}()
+			var got [keys]chan *driver.Txn
+			for k := range got {
+				got[k] = make(chan *driver.Txn, calls)
+				for range calls / keys {
+					go func() {
+						txn := take(fmt.Sprint("k", k), 1)
+						if lost, err := j.Do(context.Background(), txn); lost || err != nil {
+							t.Error(lost, err)
+						}
+						got[k] <- txn
+					}()
+				}
 			}
 			synctest.Wait()
 			close(s.gate)
-			var used []int64
-			for range 50 {
-				used = append(used, (<-got).Ops[0].Result.Used)
-			}
-			slices.Sort(used)
-			for i, n := range used {
-				if n != int64(i+1) {
-					t.Fatal(used)
+			for k := range got {
+				var used []int64
+				for range calls / keys {
+					used = append(used, (<-got[k]).Ops[0].Result.Used)
+				}
+				slices.Sort(used)
+				for i, n := range used {
+					if n != int64(i+1) {
+						t.Fatal(k, used)
+					}
 				}
 			}
-			if s.most != inFlight || len(s.batches) > inFlight+8 {
-				t.Errorf("%d under way, %d batches", s.most, len(s.batches))
+			if s.most != inFlight || len(s.batches) > inFlight+calls/10+3 || s.twice > 0 {
+				t.Errorf("%d under way, %d batches, %d with a key that was under way", s.most, len(s.batches), s.twice)
+			}
+		})
+	}
+}
+
+// Calls of a key that is under way wait, and travel together; calls of others pass them by.
+func TestOneBatchOfAKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{rows: rows{}, gate: make(chan struct{})}
+		j := newJoiner(s, 3)
+		defer j.Close()
+		var wg sync.WaitGroup
+		do := func(txn *driver.Txn) {
+			wg.Go(func() {
+				if lost, err := j.Do(context.Background(), txn); lost || err != nil || !txn.Allowed {
+					t.Error(lost, err, txn.Allowed)
+				}
+			})
+			synctest.Wait()
+		}
+		for range 5 {
+			do(take("hot", 1))
+		}
+		do(take("other", 1))
+		peek := take("hot", 1)
+		peek.Verb = driver.Peek
+		do(peek)
+		if s.under != 3 {
+			t.Errorf("%d under way: the first of a key, one of another and a question", s.under)
+		}
+		do(take("third", 1))
+		for range 3 {
+			s.gate <- struct{}{}
+			synctest.Wait()
+		}
+		if n := len(s.batches); n != 4 || len(s.batches[3]) != 2 || s.batches[3][0].Ops[0].Times != 4 {
+			t.Errorf("%d batches, and of the last %d operations", n, len(s.batches[3]))
+		}
+		close(s.gate)
+		wg.Wait()
+		j.Close()
+		if len(j.lanes) != 0 || j.busy != 0 {
+			t.Errorf("%d keys are left, and %d places taken", len(j.lanes), j.busy)
+		}
+	})
+}
+
+// Whatever callers do, everybody gets an answer, and nothing is left behind.
+func TestCrossroads(t *testing.T) {
+	t.Parallel()
+	for round := range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			s := &store{rows: rows{}}
+			s.fail = func([]*driver.Txn) error {
+				time.Sleep(time.Millisecond) // of the bubble's time
+				return nil
+			}
+			gate := make(chan struct{}, 1)
+			j := New(Options{MaxBatch: 4, InFlight: 3, MaxQueue: 20, Timeout: 20 * time.Millisecond, Apply: func(ctx context.Context, b []*driver.Txn) error {
+				gate <- struct{}{}
+				defer func() { <-gate }()
+				return s.apply(ctx, b)
+			}})
+			defer j.Close()
+			var wg sync.WaitGroup
+			for c := range 30 {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(round), uint64(c)))
+					for range 20 {
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(30))*time.Millisecond)
+						txn := take(fmt.Sprint("k", r.IntN(6)), 1)
+						txn.Verb = []driver.Verb{driver.Take, driver.Take, driver.Hit, driver.Peek}[r.IntN(4)]
+						_, _ = j.Do(ctx, txn)
+						cancel()
+					}
+				})
+			}
+			wg.Wait()
+			last := take("k0", 1)
+			last.Verb = driver.Peek
+			if lost, err := j.Do(context.Background(), last); lost || err != nil {
+				t.Error(lost, err)
+			}
+			synctest.Wait()
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if s.twice > 0 || len(j.lanes) != 0 || j.busy != 0 || j.waiting() != 0 {
+				t.Errorf("%d batches with a key that was under way; %d keys are left, %d places taken, %d wait", s.twice, len(j.lanes), j.busy, j.waiting())
 			}
 		})
 	}
