@@ -235,7 +235,7 @@ func (s *Store) forget(t *driver.Txn, cells []cell) {
 		op.Result.Allowed = true
 		sh := &s.shards[c.shard]
 		sh.eachTable(func(tab *table, width int) bool {
-			for at := 0; at < len(tab.rows); at += width {
+			for at := 0; at < tab.end(width); at += width {
 				r := tab.row(at, width)
 				if empty(r.meta()) {
 					continue

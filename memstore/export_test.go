@@ -15,11 +15,18 @@ func (s *Store) Check() error {
 				break
 			}
 			n := 0
-			for at := 0; at < len(t.rows); at += width {
+			for at := 0; at < t.end(width); at += width {
 				r := t.row(at, width)
 				m := r.meta()
+				mark := t.marks(width)[at/width]
 				if empty(m) {
+					if mark != 0 {
+						return fmt.Errorf("an empty place at %d of shard %d is marked", at, num)
+					}
 					continue
+				}
+				if mark != markOf(m>>tagShift) {
+					return fmt.Errorf("the mark of the row at %d of shard %d is wrong", at, num)
 				}
 				n++
 				bytes += rowCost(width)
@@ -29,8 +36,8 @@ func (s *Store) Check() error {
 				if m&flagSide != 0 {
 					bytes += sideCost(sh.more.uses.all[r.side()])
 				}
-				for i := t.home(m>>tagShift, width); i != at; i = (i + width) % len(t.rows) {
-					if empty(t.row(i, width).meta()) {
+				for i := t.home(m >> tagShift); i != at/width; i = (i + 1) % int(t.places) {
+					if t.marks(width)[i] == 0 {
 						return fmt.Errorf("a row at %d of shard %d is not found from its home", at, num)
 					}
 				}

@@ -17,7 +17,7 @@ const metaMask = ^uint64(0x7f)
 // Bucket is for package ration: it makes ready a limit on the keys of space; ok is false if there is no short way for it.
 func (s *Store) Bucket(space string, size int64, rate arith.Rate) (b instant.Bucket, ok bool) {
 	num := s.spaces.number(space)
-	b = instant.Bucket{Size: size, Rate: rate, Mark: uint64(num) << spaceShift, Where: maphash.String(s.seed, space) >> 32}
+	b = instant.Bucket{Size: size, Rate: rate, Space: uint64(num) << spaceShift, Where: maphash.String(s.seed, space) >> 32}
 	return b, num != 0 && rate.CanBeQuick()
 }
 
@@ -37,7 +37,7 @@ func (s *Store) TakeBucket(b *instant.Bucket, id string, cost int64) (used, retr
 		now = s.clock.now() // see inOrder
 	}
 	sh.last = now
-	if r := sh.quick(tag, b.Mark, id); r != nil {
+	if r := sh.quick(tag, b.Space, id); r != nil {
 		used, retryAfter, resetAt, allowed, known = r.takeBucket(b, int64(now), cost)
 	}
 	sh.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Store) TakeBucket(b *instant.Bucket, id string, cost int64) (used, retr
 }
 
 // quick finds the row of a key without group, whose space has a number.
-func (sh *shard) quick(tag, mark uint64, id string) row {
+func (sh *shard) quick(tag, space uint64, id string) row {
 	width := max(minWidth, (headLen+len(id)+widthStep-1)&^(widthStep-1))
 	t := &sh.first
 	if width > minWidth {
@@ -56,18 +56,18 @@ func (sh *shard) quick(tag, mark uint64, id string) row {
 	if t.places == 0 {
 		return nil
 	}
-	rows, want := t.rows, tag<<tagShift|mark|uint64(len(id)+1)<<idShift
-	for at := t.home(tag, width); ; {
-		r := row(rows[at : at+width])
-		m := r.meta()
-		if m&metaMask == want && string(r[headLen:headLen+len(id)]) == id {
-			return r
-		}
-		if empty(m) {
+	marks, mark, want := t.marks(width), markOf(tag), tag<<tagShift|space|uint64(len(id)+1)<<idShift
+	for i := t.home(tag); ; {
+		switch marks[i] {
+		case mark:
+			if r := t.row(i*width, width); r.meta()&metaMask == want && string(r[headLen:headLen+len(id)]) == id {
+				return r
+			}
+		case 0:
 			return nil
 		}
-		if at += width; at == len(rows) {
-			at = 0
+		if i++; i == len(marks) {
+			i = 0
 		}
 	}
 }

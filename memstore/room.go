@@ -183,7 +183,7 @@ func (f *finder) lookAt(num int, droppable bool) (rows int) {
 			case !empty(t.row(at, width).meta()):
 				rows++
 			}
-			if at += width; at == len(t.rows) {
+			if at += width; at == t.end(width) {
 				at = 0
 			}
 		}

@@ -128,18 +128,18 @@ func (sh *shard) search(k *driver.Key, tag uint32, width int, spaces []string) r
 	if t == nil || t.places == 0 {
 		return nil
 	}
-	rows, want := t.rows, wantOf(k, tag)
-	for at := t.home(uint64(tag), width); ; {
-		r := row(rows[at:])
-		m := r.meta()
-		if m&wantMask == want && sh.is(r, k, spaces) {
-			return r[:width:width]
-		}
-		if empty(m) {
+	marks, mark, want := t.marks(width), markOf(uint64(tag)), wantOf(k, tag)
+	for i := t.home(uint64(tag)); ; {
+		switch marks[i] {
+		case mark:
+			if r := t.row(i*width, width); r.meta()&wantMask == want && sh.is(r, k, spaces) {
+				return r
+			}
+		case 0:
 			return nil
 		}
-		if at += width; at == len(rows) {
-			at = 0
+		if i++; i == len(marks) {
+			i = 0
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (s *Store) sweepShard(num int, wall, other int64, most int) (seen, dropped 
 		sh.mu.Lock()
 		for range sweepAtOnce {
 			t := sh.table(width)
-			if t == nil || at >= len(t.rows) {
+			if t == nil || at >= t.end(width) {
 				if t != nil {
 					t.fit(width) // not before: places change
 				}

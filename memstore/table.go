@@ -4,18 +4,29 @@ import "slices"
 
 // A table holds rows of one width in open addressing with linear probing: the place of a row is the first free one from
 // its home on. It has at least one empty place.
+//
+// Behind the rows stands a mark for each place: 0 if it is empty, else a few bits of the tag of its row. Looking for a row goes along
+// the marks, which are near each other, and fetches hardly any row but the right one.
 type table struct {
-	rows   []byte
+	data   []byte
 	n      int32
 	places int32
 }
 
-// A table is filled to at most 9/11 and grows by an eighth, so that it is about three quarters full.
-func (t *table) tooFull() bool { return int64(t.n+1)*11 > int64(t.places)*9 }
+// A table is filled to at most 7/8 and grows by an eighth, so that it is about four fifths full.
+func (t *table) tooFull() bool { return int64(t.n+1)*8 > int64(t.places)*7 }
 
-func (t *table) home(tag uint64, width int) int { return int(tag*uint64(t.places)>>tagLen) * width }
+// end is where the rows end, and the marks begin.
+func (t *table) end(width int) int { return int(t.places) * width }
 
-func (t *table) row(at, width int) row { return row(t.rows[at : at+width : at+width]) }
+func (t *table) marks(width int) []byte { return t.data[t.end(width):] }
+
+func markOf(tag uint64) byte { return max(byte(tag), 1) }
+
+// home is the place that a row should have.
+func (t *table) home(tag uint64) int { return int(tag * uint64(t.places) >> tagLen) }
+
+func (t *table) row(at, width int) row { return row(t.data[at : at+width : at+width]) }
 
 // add answers an empty place for a row of tag, which must be named at once.
 func (t *table) add(tag uint32, width int) row {
@@ -23,27 +34,29 @@ func (t *table) add(tag uint32, width int) row {
 		t.resize(int(t.places)+max(int(t.places)/8, 4), width)
 	}
 	t.n++
-	return t.row(t.free(uint64(tag), width), width)
+	return t.row(t.take(uint64(tag), width), width)
 }
 
-func (t *table) free(tag uint64, width int) (at int) {
-	at = t.home(tag, width)
-	for !empty(row(t.rows[at:]).meta()) {
-		if at += width; at == len(t.rows) {
-			at = 0
+// take marks a free place for a row of tag.
+func (t *table) take(tag uint64, width int) (at int) {
+	marks, i := t.marks(width), t.home(tag)
+	for marks[i] != 0 {
+		if i++; i == len(marks) {
+			i = 0
 		}
 	}
-	return at
+	marks[i] = markOf(tag)
+	return i * width
 }
 
 func (t *table) resize(places, width int) {
-	old := t.rows
-	rows := slices.Grow([]byte(nil), places*width)
-	t.places = int32(cap(rows) / width) // all that the allocator gives
-	t.rows = rows[:int(t.places)*width]
-	for at := 0; at < len(old); at += width {
+	old, end := t.data, t.end(width)
+	data := slices.Grow([]byte(nil), places*(width+1))
+	t.places = int32(cap(data) / (width + 1)) // all that the allocator gives
+	t.data = data[:int(t.places)*(width+1)]
+	for at := 0; at < end; at += width {
 		if m := row(old[at:]).meta(); !empty(m) {
-			copy(t.rows[t.free(m>>tagShift, width):], old[at:at+width])
+			copy(t.data[t.take(m>>tagShift, width):], old[at:at+width])
 		}
 	}
 }
@@ -51,28 +64,31 @@ func (t *table) resize(places, width int) {
 // remove empties a place, and moves up the rows behind it that would not be found any more. What is now at this place was
 // behind it, around the end of the table perhaps.
 func (t *table) remove(at, width int) {
-	hole := at
-	for i := at; ; {
-		if i += width; i == len(t.rows) {
+	marks := t.marks(width)
+	hole := at / width
+	for i := hole; ; {
+		if i++; i == len(marks) {
 			i = 0
 		}
-		m := row(t.rows[i:]).meta()
-		if empty(m) {
+		if marks[i] == 0 {
 			break
 		}
-		if t.way(t.home(m>>tagShift, width), i) >= t.way(hole, i) {
-			copy(t.rows[hole:hole+width], t.rows[i:i+width])
+		from := t.row(i*width, width)
+		if t.way(t.home(from.meta()>>tagShift), i) >= t.way(hole, i) {
+			copy(t.row(hole*width, width), from)
+			marks[hole] = marks[i]
 			hole = i
 		}
 	}
-	clear(t.rows[hole : hole+width])
+	clear(t.row(hole*width, width))
+	marks[hole] = 0
 	t.n--
 }
 
 // way is how far it is from one place on to another.
 func (t *table) way(from, to int) int {
 	if to < from {
-		to += len(t.rows)
+		to += int(t.places)
 	}
 	return to - from
 }

@@ -7,6 +7,6 @@ import "github.com/ration-go/ration/internal/arith"
 type Bucket struct {
 	Size  int64
 	Rate  arith.Rate
-	Mark  uint64 // the store's own: the same for all keys
+	Space uint64 // the store's own: the same for all keys
 	Where uint64 // likewise
 }
