@@ -8,6 +8,8 @@
 //
 //	cluster, err := engines.StartCluster(nil) // the same without a test, for TestMain; the caller calls Close
 //
+// [Curl], [Wrk] and [Chromium] are clients, and answer only where the program is.
+//
 // The functions that take a test call [Require] first: servers are started only where RATION_ENGINES=1 says so, as ./test
 // does. [Wanted] answers that for TestMain. A program that is missing is an error which names .ci/engines.
 //
