@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/redisstore"
 )
 
@@ -148,4 +149,44 @@ func TestLargestNumbers(t *testing.T) {
 		t.Fatal(fmt.Sprintf("%+v", d), err)
 	}
 	checkKeys(t, c, prefix)
+}
+
+// TestKeysOutliveStates: whatever script wrote it last, a key ends one to two minutes after its state.
+func TestKeysOutliveStates(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, server(t, "redis").Addr)
+	prefix := newPrefix()
+	s := open(t, c, &redisstore.Options{Prefix: prefix})
+	bucket := driver.Op{Kind: driver.Bucket, Size: 1000, Rate: 1, Span: 7e6, Cost: 1}
+	counter := driver.Op{Kind: driver.Counter, Size: 1000, Span: 100e6, Cost: 1}
+	window := driver.Op{Kind: driver.Window, Size: 1000, Span: 100e6, Cost: 1}
+	for i := range 60 {
+		var batch []*driver.Txn
+		for j, op := range []driver.Op{bucket, counter, window} {
+			if i%4 < 2 && op.Kind == driver.Window { // then it is not the script for windows that decides
+				continue
+			}
+			op.Key = driver.Key{Space: "|" + string("bcw"[j]) + "||", Group: "g", ID: "k"}
+			batch = append(batch, &driver.Txn{Verb: driver.Take, Ops: []driver.Op{op}})
+		}
+		if i%2 == 0 {
+			apply(t, s, batch...)
+		} else {
+			for _, txn := range batch {
+				apply(t, s, txn)
+			}
+		}
+		for _, txn := range batch {
+			op := &txn.Ops[0]
+			if txn.Err != nil || !txn.Allowed {
+				t.Fatal(txn.Err, op.Result)
+			}
+			key := prefix + op.Key.Space + "{" + s.Route(op.Key) + "}:g:k"
+			at, err := c.Do(context.Background(), c.B().Pexpiretime().Key(key).Build()).AsInt64()
+			after := time.Duration(at)*time.Millisecond - op.Result.ResetAt.Duration()
+			if err != nil || after < 65*time.Second || after > 132*time.Second {
+				t.Errorf("take %d: the key %s ends %v after its state, %v", i, key, after, err)
+			}
+		}
+	}
 }

@@ -255,6 +255,18 @@ func (h *history) txn() *driver.Txn {
 	return t
 }
 
+// flat is a transaction that a batch of its like decides by a script of its own.
+func (h *history) flat() *driver.Txn {
+	for {
+		t := h.txn()
+		if t.Verb > driver.Hit || t.ID != "" || len(t.Ops) != 1 || t.Ops[0].Kind == driver.Window || t.Ops[0].Kind == driver.Slots {
+			continue
+		}
+		t.Ops[0].Key.Group = pick(h.rng, "", "g", "g", "other") // of several places
+		return t
+	}
+}
+
 func clone(t *driver.Txn) *driver.Txn {
 	c := *t
 	c.Ops = slices.Clone(t.Ops)
@@ -289,6 +301,11 @@ func difference(got, want *driver.Txn) string {
 		return ""
 	}
 	return fmt.Sprintf("\n got %+v\nwant %+v", *g, *w)
+}
+
+// flats reports whether limits has one for history.flat.
+func flats(limits []driver.Op) bool {
+	return slices.ContainsFunc(limits, func(op driver.Op) bool { return op.Kind != driver.Window && op.Kind != driver.Slots })
 }
 
 // TestSameAsRun compares random histories, holds and slots among them, with driver.Run.
@@ -342,8 +359,12 @@ func compareWithRun(t *testing.T, open func() sweptStore, least time.Duration) {
 				}
 			}
 			var batch, wants []*driver.Txn
-			for range pick(rng, 1, 1, 1, 5) {
-				txn := h.txn()
+			next, size := h.txn, pick(rng, 1, 1, 1, 5)
+			if h.real && rng.IntN(4) == 0 && flats(h.limits) {
+				next, size = h.flat, 2+rng.IntN(30)
+			}
+			for range size {
+				txn := next()
 				if rng.IntN(2) == 0 && txn.Verb > driver.Forget && !h.real { // with the ops, as the Limiter sends them
 					if blob := m.holds[txn.ID]; blob != nil {
 						held, _, err := driver.DecodeHold(txn.ID, blob, 0)

@@ -16,6 +16,7 @@ import (
 // Store is a driver.Store over Redis. It is made by [New], [Open] or package goredis, and safe for concurrent use.
 type Store struct {
 	core    *redisscript.Store
+	cluster bool
 	durable bool
 	owned   func() // closes the client, if it is the store's
 }
@@ -45,7 +46,7 @@ func Over(client redisscript.Client, cluster bool, opts *Options) (*Store, error
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	core := redisscript.New(client, redisscript.Config{Prefix: o.Prefix, Tags: o.Tags, Cluster: cluster, SweepEvery: o.SweepEvery})
-	s := &Store{core: core}
+	s := &Store{core: core, cluster: cluster}
 	if o.Durable {
 		if err := s.checkDurable(o.WaitReplicas); err != nil {
 			return nil, errors.Join(fmt.Errorf("redisstore: not durable: %w", err), core.Close())
@@ -83,6 +84,10 @@ func (s *Store) checkDurable(replicas int) error {
 
 // Info is of driver.Store.
 func (s *Store) Info() driver.Info {
+	inFlight := 2 // a server decides one batch while the next is on its way; more are only smaller
+	if s.cluster {
+		inFlight = 4
+	}
 	return driver.Info{
 		Kind:     "redis",
 		Scope:    driver.Network,
@@ -90,7 +95,7 @@ func (s *Store) Info() driver.Info {
 		Caps:     driver.CapsRun | driver.CapsHolds,
 		OneGroup: true,
 		MaxBatch: 128,
-		InFlight: 4,
+		InFlight: inFlight,
 	}
 }
 

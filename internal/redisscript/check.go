@@ -112,6 +112,9 @@ func checkNode(n *Node, say func(level, code, text, remedy string)) {
 	if tooOld(version) {
 		say("error", "redis.version", fmt.Sprintf("%s runs version %s", n.Addr, version), "use Redis 6.2 or later, or Valkey")
 	}
+	if n.Info["arch_bits"] == "32" {
+		say("error", "redis.bits", fmt.Sprintf("%s is a program of 32 bits, whose scripts cannot write large numbers", n.Addr), "use one of 64 bits")
+	}
 	if n.Evicts {
 		say("error", "redis.eviction", fmt.Sprintf("%s may evict counts: maxmemory-policy is %s", n.Addr, n.Info["maxmemory_policy"]),
 			"set maxmemory-policy to noeviction; a full server then refuses new keys instead of forgetting limits")

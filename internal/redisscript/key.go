@@ -22,6 +22,9 @@ const (
 type names struct {
 	prefix string // escaped
 	tags   uint64
+
+	spacesKeys []string    // of each tag
+	dueKeys    [][2]string // of each tag
 }
 
 // CheckTags is an error if there cannot be so many tags. 0 is the default.
@@ -33,7 +36,12 @@ func CheckTags(n int) error {
 }
 
 func newNames(prefix string, tags int) names {
-	return names{string(escape(nil, prefix, 0)), uint64(tags)}
+	n := names{prefix: string(escape(nil, prefix, 0)), tags: uint64(tags)}
+	for tag := range tags {
+		n.spacesKeys = append(n.spacesKeys, n.own("spaces", tag))
+		n.dueKeys = append(n.dueKeys, [2]string{n.own("due", tag), n.own("due:clock", tag)})
+	}
+	return n
 }
 
 // tag is the number of the place of a key: by its group, or the key itself if it has none.
@@ -105,13 +113,11 @@ func (n *names) own(what string, tag int) string {
 }
 
 // spaces is the name of the list of spaces that states of a tag are under.
-func (n *names) spaces(tag int) string { return n.own("spaces", tag) }
+func (n *names) spaces(tag int) string { return n.spacesKeys[tag] }
 
 // due are the names of the sorted sets of a tag's open holds by expiry: those by the server's clock, and those by an
 // injected one.
-func (n *names) due(tag int) [2]string {
-	return [2]string{n.own("due", tag), n.own("due:clock", tag)}
-}
+func (n *names) due(tag int) [2]string { return n.dueKeys[tag] }
 
 // route is the tag that an id of "namespace|route.id" names.
 func (n *names) route(id string) (tag int, ok bool) {

@@ -45,7 +45,7 @@ func (s *Store) applyOne(ctx context.Context, t *driver.Txn) error {
 	keys := 1
 	if t.Verb != driver.Peek {
 		args[2], keys = "2", 2
-		args = append(args, s.spacesKeys[tag])
+		args = append(args, s.names.spaces(tag))
 	}
 	args = append(args, limit, strconv.FormatInt(op.Cost, 10))
 	switch {

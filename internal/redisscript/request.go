@@ -27,12 +27,15 @@ type work struct {
 // call is one script call: transactions of one tag, or of any on a server that is no cluster.
 type call struct {
 	work   []*work
-	heads  int // so many of keys, from the first, are lists of spaces and of open holds
+	heads  int      // so many of keys, from the first, are lists of spaces and of open holds
+	tags   []uint64 // a bit for each tag whose list of spaces is among them
 	keys   []string
 	limits []string
 	args   []string // of each transaction
 	holds  bool
 	writes bool
+	flat   bool // many.lua can decide it
+	run    run
 	view   viewed
 
 	texts    *limitTexts
@@ -40,6 +43,11 @@ type call struct {
 	buf      []byte
 	lastLim  arith.Limit
 	lastArgs int
+}
+
+// run is what many.lua does with states that follow each other in the keys.
+type run struct {
+	first, count, limit, verb, times, cost int64
 }
 
 // refuse says why t cannot be decided by any store of this version.
@@ -167,7 +175,13 @@ func (c *call) addHeads(n *names, w *work) {
 		return
 	}
 	c.writes = true
-	c.head(n.spaces(w.tag))
+	if c.tags == nil {
+		c.tags = make([]uint64, n.tags/64+1)
+	}
+	if word, bit := w.tag/64, uint64(1)<<(w.tag%64); c.tags[word]&bit == 0 {
+		c.tags[word] |= bit
+		c.head(n.spaces(w.tag))
+	}
 	if held(w.t) {
 		c.holds = true
 		for _, name := range n.due(w.tag) {
@@ -179,8 +193,57 @@ func (c *call) addHeads(n *names, w *work) {
 // held reports whether t has an id.
 func held(t *driver.Txn) bool { return t.Verb > driver.Forget || t.Verb == driver.Take && t.ID != "" }
 
+// flat reports whether many.lua can decide t.
+func flat(t *driver.Txn) bool {
+	if len(t.Ops) != 1 || t.Now != 0 || t.ID != "" {
+		return false
+	}
+	switch op := &t.Ops[0]; t.Verb {
+	case driver.Take, driver.Peek:
+		return op.Kind == driver.Bucket || op.Kind == driver.Counter || op.Kind == driver.Budget
+	case driver.Hit:
+		return op.Kind == driver.Counter || op.Kind == driver.Budget
+	}
+	return false
+}
+
+// addFlat encodes w for many.lua.
+func (c *call) addFlat(n *names, w *work) error {
+	op := &w.t.Ops[0]
+	limit, err := c.limit(op)
+	if err != nil {
+		return err
+	}
+	var name [256]byte
+	next := run{c.key(n.state(name[:0], &op.Key, w.tag)), 1, int64(limit), int64(w.t.Verb), max(op.Times, 1), op.Cost}
+	if r := &c.run; r.count > 0 && next == (run{r.first + r.count, 1, r.limit, r.verb, r.times, r.cost}) {
+		r.count++
+	} else {
+		c.endRun()
+		c.run = next
+	}
+	c.work = append(c.work, w)
+	return nil
+}
+
+// endRun makes an argument of what addFlat has put together.
+func (c *call) endRun() {
+	if c.run.count == 0 {
+		return
+	}
+	c.buf = strconv.AppendInt(c.buf[:0], c.run.first, 10)
+	for _, v := range [...]int64{c.run.count, c.run.limit, c.run.verb, c.run.times, c.run.cost} {
+		c.int(',', v)
+	}
+	c.args = append(c.args, string(c.buf))
+	c.run = run{}
+}
+
 // add encodes w. known are the spaces of its tag, for verb Forget.
 func (c *call) add(n *names, w *work, known []string) (err error) {
+	if c.flat {
+		return c.addFlat(n, w)
+	}
 	t := w.t
 	verb := int64(t.Verb)
 	switch {
@@ -319,9 +382,13 @@ func rawNumbers(op *driver.Op) [10]*int64 {
 
 // cmd is c as a command.
 func (c *call) cmd() Cmd {
+	c.endRun()
 	script := &plainScript
-	if c.holds {
+	switch {
+	case c.holds:
 		script = &holdScript
+	case c.flat:
+		script = &manyScript
 	}
 	args := make([]string, 0, 5+len(c.keys)+len(c.limits)+len(c.args))
 	args = append(args, "EVALSHA", script.sha, strconv.Itoa(len(c.keys)))

@@ -24,6 +24,7 @@ var (
 		driver.Counter: newScript("onecount"),
 		driver.Budget:  newScript("onecount"),
 	}
+	manyScript  = newScript("many")
 	plainScript = newScript("head", "bucket", "count", "window", "slots", "change", "more", "main")
 	dueScript   = newScript("due")
 	holdScript  = newScript("head", "bucket", "count", "window", "slots", "change", "more", "hold", "main")

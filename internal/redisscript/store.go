@@ -28,9 +28,8 @@ type Store struct {
 	cluster bool
 	names   names
 
-	spacesKeys []string // of each tag
-	limits     limitTexts
-	ones       sync.Pool // of *oneCall
+	limits limitTexts
+	ones   sync.Pool // of *oneCall
 
 	lazy      bool
 	heldUntil atomic.Int64 // Unix time in ms
@@ -54,9 +53,6 @@ func New(client Client, cfg Config) *Store {
 	}
 	n := newNames(cfg.Prefix, cfg.Tags)
 	s := &Store{client: client, cluster: cfg.Cluster, lazy: cfg.Lazy, names: n, spaces: map[int][]string{}}
-	for tag := range cfg.Tags {
-		s.spacesKeys = append(s.spacesKeys, n.spaces(tag))
-	}
 	sweeping, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if cfg.SweepEvery > 0 {
@@ -142,10 +138,11 @@ func (s *Store) calls(works []*work) (calls []*call) {
 		}
 		c := byPlace[place]
 		if c == nil {
-			c = &call{texts: &s.limits}
+			c = &call{texts: &s.limits, flat: true}
 			byPlace[place], calls = c, append(calls, c)
 		}
 		c.addHeads(&s.names, w)
+		c.flat = c.flat && flat(w.t)
 		c.work = append(c.work, w)
 	}
 	for _, c := range calls {

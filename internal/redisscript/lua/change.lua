@@ -39,22 +39,19 @@ local function addSpace(k)
   end
 end
 
--- save keeps v's state for the writes at the end. A row that is new, or will last into another block of 30 days, has its
--- space kept with it. injected: v.wall is not the server's clock, by which keys end.
+-- save keeps v's state for the writes at the end. A row that is new, or will last into another month, has its space kept with
+-- it. injected: v.wall is not the server's clock, by which keys end.
 local function save(v, injected)
-  local k, ex = v.k, v.expires
+  local k, expires, before, ms = v.k, v.expires, v.old, nil
   local fresh = injected or rows[k] == ''
+  --@end
   if not mark[k] then
     order[#order + 1], mark[k] = k, true
   end
   rows[k] = encode(v)
-  if injected then
-    expiry[k] = cdiv(server + (ex - v.wall), 1000) + 3600000
-  elseif fresh or ex ~= v.old then
-    expiry[k] = cdiv(ex, 1000) + 120000
-    fresh = fresh or fdiv(ex, 2592000000000) > fdiv(v.old, 2592000000000)
-  end
-  if fresh and ex ~= 0 then addSpace(k) end
+  if injected then ms = cdiv(server + (expires - v.wall), 1000) + 3600000 end
+  if ms then expiry[k] = ms end
+  if grown and expires ~= 0 then addSpace(k) end
 end
 
 -- write makes the changes, when all is decided. A row whose end did not change keeps that of its key.
@@ -65,7 +62,7 @@ local function write()
     if row == '' then
       call('DEL', KEYS[k])
     elseif ms then
-      call('SET', KEYS[k], row, 'PXAT', fmt('%.0f', ms))
+      call('SET', KEYS[k], row, 'PXAT', fmt('%d', ms))
     else
       call('SET', KEYS[k], row, 'KEEPTTL')
     end
@@ -86,5 +83,5 @@ local function answer(v, cost, times, ok)
     end
   end
   if times == 1 then return (ok and '1,1,' or '1,0,') .. row end
-  return fmt('%.0f', times) .. (ok and ',1,' or ',0,') .. row
+  return fmt('%d', times) .. (ok and ',1,' or ',0,') .. row
 end

@@ -2,7 +2,7 @@
 local now = ARGV[1]
 if now == '0' then
   local clock = redis.call('TIME')
-  now = string.format('%.0f', clock[1] * 1000000 + clock[2])
+  now = string.format('%d', clock[1] * 1000000 + clock[2])
 end
 local out, left = {}, ARGV[2] + 0
 for i = 1, #KEYS do

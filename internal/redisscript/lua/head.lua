@@ -1,5 +1,6 @@
--- The arithmetic of package arith, restated. Every number is an integer within 2^53 - 1, so doubles are exact; division is
--- by fmod, which is exact too, and numbers become text by %.0f: tostring would round them to 14 digits.
+-- The arithmetic of package arith, restated. Every number is an integer within 2^53 - 1, so doubles are exact. Division is by
+-- fmod, which is exact too, or by %, which is so for what is not below zero, and costs less. Numbers become text by %d, which
+-- takes them as 64 bits: tostring would round them to 14 digits, and %.0f takes three times as long.
 local fmod, fmt, match, find, sub, concat = math.fmod, string.format, string.match, string.find, string.sub, table.concat
 local call, pcall, tonumber = redis.call, redis.pcall, tonumber
 local MAX, CENTURY = 9007199254740991, 3155760000000000
@@ -81,7 +82,7 @@ local function encode(v)
   if v.text then return v.text end
   if v.expires == 0 then return '' end
   if v.n > 0 then return encodeUses(v) end
-  return fmt('p%.0f,%.0f,%.0f,%.0f,%.0f', v.level, v.unit, v.stamp, v.stamp - v.since, v.expires - v.stamp)
+  return fmt('p%d,%d,%d,%d,%d', v.level, v.unit, v.stamp, v.stamp - v.since, v.expires - v.stamp)
 end
 
 -- view is the state under KEYS[k] as a limit sees it; nil if what is there is not ours. bounded says that a budget's bounds

@@ -51,7 +51,7 @@ local function setSlots(v, body, n, sum, since)
     v.level, v.unit, v.stamp, v.since, v.expires, v.n, v.used = 0, 0, 0, 0, 0, 0, 0
     return
   end
-  v.text = fmt('s%.0f,%.0f,%.0f;', since, n, sum) .. body
+  v.text = fmt('s%d,%d,%d;', since, n, sum) .. body
   openSlots(v, v.text)
   v.used = 0
   if v.expires > v.now then countSlots(v) end
@@ -65,7 +65,7 @@ local function insert(v, body, n, sum, since, till, cost, holder)
     if a + 0 < till or a + 0 == till and h + 0 < holder then break end
     p = p - #a - #c - #h - 3
   end
-  body = sub(body, 1, p) .. fmt('%.0f:%.0f:%.0f;', till, cost, holder) .. sub(body, p + 1)
+  body = sub(body, 1, p) .. fmt('%d:%d:%d;', till, cost, holder) .. sub(body, p + 1)
   setSlots(v, body, n + 1, sum + cost, since)
 end
 
@@ -82,7 +82,7 @@ end
 -- held takes what holder holds out of the text, and answers it, its end and its cost; nil if that is nothing.
 local function held(v, holder)
   if v.expires <= v.now or v.n == 0 then return nil end
-  local mine = fmt(':%.0f;', holder)
+  local mine = fmt(':%d;', holder)
   local i = find(v.s, mine, v.start, true)
   if not i then return nil end
   local till, cost = match(sub(v.s, i - 40, i - 1), '(%d+):(%d+)$')
@@ -151,10 +151,10 @@ end
 -- keepRecord keeps r for the writes at the end.
 local function keepRecord(r, d, now, injected)
   local clock = injected and 1 or 0
-  local out = {fmt('h%d,%d,%d,%s,%.0f,%.0f,%.0f,%.0f,%d', r.state, r.ret and 1 or 0, clock, r.digest, r.at, r.ttl, r.expires, r.keep, #r)}
+  local out = {fmt('h%d,%d,%d,%s,%d,%d,%d,%d,%d', r.state, r.ret and 1 or 0, clock, r.digest, r.at, r.ttl, r.expires, r.keep, #r)}
   for i = 1, #r do
     local o = r[i]
-    out[i + 1] = fmt('%s %s %s %.0f,%s,%s,%.0f,%.0f,%.0f,%.0f,%.0f', o.key, o.limit, o.raw, o.cost, o.used, o.reset, o.charged, o.reported, o.settled, o.given, o.at)
+    out[i + 1] = fmt('%s %s %s %d,%s,%s,%d,%d,%d,%d,%d', o.key, o.limit, o.raw, o.cost, o.used, o.reset, o.charged, o.reported, o.settled, o.given, o.at)
   end
   local h = r.h
   rows[h] = concat(out, ' ')
@@ -193,7 +193,7 @@ local function takeOnce(s, now, injected, at)
   if r == false then return '7' end
   if r then
     if r.digest ~= digest then return '3' end
-    local line = {fmt('21 %.0f', r.at)}
+    local line = {fmt('21 %d', r.at)}
     for i = 1, #r do line[i + 1] = r[i].used .. ',' .. r[i].reset .. ',' end
     return concat(line, ' ')
   end
@@ -228,7 +228,7 @@ local function takeOnce(s, now, injected, at)
       local u = used(v)
       if u > MAX then u = MAX end
       r[i].at = v.l.kind == 'w' and v.now or max(v.now, v.since)
-      r[i].used, r[i].reset = fmt('%.0f', max(0, u)), fmt('%.0f', resetAt(v))
+      r[i].used, r[i].reset = fmt('%d', max(0, u)), fmt('%d', resetAt(v))
     elseif n > 1 then
       v.times = 0
     end
@@ -333,13 +333,13 @@ local function endOf(s, verb, now, injected, at)
   end
   local function show(views, oks)
     for i = 1, #r do
-      lines[i] = fmt('%.0f,%d,%.0f,%.0f', verb < 9 and r[i].given or 0, (not oks or oks[i]) and 1 or 0, max(0, used(views[i])), resetAt(views[i]))
+      lines[i] = fmt('%d,%d,%d,%d', verb < 9 and r[i].given or 0, (not oks or oks[i]) and 1 or 0, max(0, used(views[i])), resetAt(views[i]))
     end
     return lines
   end
   if verb == 8 then
     if r.state ~= OPEN then
-      for i = 1, #r do lines[i] = fmt('%.0f,1,0,0', r.state == CANCELLED and r[i].given or 0) end
+      for i = 1, #r do lines[i] = fmt('%d,1,0,0', r.state == CANCELLED and r[i].given or 0) end
       return answer('0', true, lines)
     end
     local views = giveBack(r, keys, limits, holder, now, injected)
@@ -352,7 +352,7 @@ local function endOf(s, verb, now, injected, at)
   if verb == 7 and r.state == SETTLED then
     for i = 1, #r do
       if not r[i].slots and r[i].settled ~= amounts[i] then return answer('5') end
-      lines[i] = fmt('%.0f,1,0,0', r[i].given)
+      lines[i] = fmt('%d,1,0,0', r[i].given)
     end
     return answer('0', true, lines)
   end

@@ -95,7 +95,7 @@ local function decide(s)
       local given = refund(v, costs[i], more[i])
       if v.dirty then save(v, injected) end
       local n = used(v)
-      line[i + 1] = fmt('%.0f,%.0f', given, n > 0 and n or 0)
+      line[i + 1] = fmt('%d,%d', given, n > 0 and n or 0)
     end
   else
     for i = 1, n do
@@ -122,9 +122,9 @@ for d, members in pairs(due or {}) do
     if not score then
       call('ZREM', KEYS[d], id)
     else
-      call('ZADD', KEYS[d], fmt('%.0f', score), id)
+      call('ZADD', KEYS[d], fmt('%d', score), id)
       local left = call('PTTL', KEYS[d])
-      if left < expiry[h] - server / 1000 then call('PEXPIREAT', KEYS[d], fmt('%.0f', expiry[h])) end
+      if left < expiry[h] - server / 1000 then call('PEXPIREAT', KEYS[d], fmt('%d', expiry[h])) end
     end
   end
 end

@@ -25,7 +25,7 @@ local room, price = lv, cost * unit
 if KEYS[2] and n > 0 and cost > 0 then
   local to, top = lv - price * n, lv
   --@bucket_set
-  row = fmt('p%.0f,%s,%.0f,%.0f,%.0f', level, unitText, stamp, stamp - since, expires - stamp)
+  row = fmt('p%d,%s,%d,%d,%d', level, unitText, stamp, stamp - since, expires - stamp)
   --@one_write
 end
-return clock[1] .. ' ' .. clock[2] .. '\n0 ' .. fmt('%.0f', n) .. (n == times and ',1,' or ',0,') .. (row or '')
+return clock[1] .. ' ' .. clock[2] .. '\n0 ' .. fmt('%d', n) .. (n == times and ',1,' or ',0,') .. (row or '')

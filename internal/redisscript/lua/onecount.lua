@@ -1,7 +1,7 @@
 -- One charge, or one question if no key of spaces is sent, by the server's clock, without a function: Redis makes a script's
 -- functions anew at each call, and they would cost more than the decision. KEYS: the state, the spaces of its tag. ARGV: the
 -- limit, the cost, how many times if not once, or h for a hit.
-local fmod, fmt, match, find, tonumber = math.fmod, string.format, string.match, string.find, tonumber
+local fmt, match, find, tonumber = string.format, string.match, string.find, tonumber
 local MAX, CENTURY = 9007199254740991, 3155760000000000
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -41,7 +41,7 @@ else
 end
 if to then
   --@count_set
-  row = fmt('p%.0f,0,%.0f,%.0f,%.0f', level, stamp, stamp - since, expires - stamp)
+  row = fmt('p%d,0,%d,%d,%d', level, stamp, stamp - since, expires - stamp)
   --@one_write
 end
-return clock[1] .. ' ' .. clock[2] .. '\n0 ' .. fmt('%.0f', n) .. (n == times and ',1,' or ',0,') .. (row or '')
+return clock[1] .. ' ' .. clock[2] .. '\n0 ' .. fmt('%d', n) .. (n == times and ',1,' or ',0,') .. (row or '')

@@ -1,7 +1,7 @@
 -- One charge or question on a sliding window as in onebucket.lua, if its uses are all of the asking window and need not be
 -- joined; else what follows this decides.
 do
-  local fmod, fmt, match, find, sub, tonumber = math.fmod, string.format, string.match, string.find, string.sub, tonumber
+  local fmt, match, find, sub, tonumber = string.format, string.match, string.find, string.sub, tonumber
   local MAX, CENTURY = 9007199254740991, 3155760000000000
   local clock = redis.call('TIME')
   local wall = clock[1] * 1000000 + clock[2]
@@ -36,14 +36,14 @@ do
       if uses == 0 then
         first, tail, since = now, charge, now
       elseif joins then
-        body = body .. (tail == 1 and fmt('%.0f;', now - last) or fmt('%.0f:%.0f;', now - last, tail))
+        body = body .. (tail == 1 and fmt('%d;', now - last) or fmt('%d:%d;', now - last, tail))
         tail = charge
       else
         tail = tail + charge
       end
       if joins then uses = uses + 1 end
       sum, last, expires = sum + charge, now, now + W
-      row = fmt('w%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f;', W, uses, sum, first, last - first, tail, first - since)
+      row = fmt('w%d,%d,%d,%d,%d,%d,%d;', W, uses, sum, first, last - first, tail, first - since)
       at = #row + 1
       row = row .. body
       body = row
@@ -64,8 +64,8 @@ do
         first, at = first + d, e
       end
     end
-    local answer = clock[1] .. ' ' .. clock[2] .. '\n0 ' .. fmt('%.0f', n) .. (ok and ',1,' or ',0,')
+    local answer = clock[1] .. ' ' .. clock[2] .. '\n0 ' .. fmt('%d', n) .. (ok and ',1,' or ',0,')
     if uses == 0 then return answer end
-    return answer .. fmt('v%.0f,%.0f,%.0f', sum, last + W, room)
+    return answer .. fmt('v%d,%d,%d', sum, last + W, room)
   end
 end

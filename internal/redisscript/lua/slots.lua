@@ -37,5 +37,5 @@ function answerSlots(v, cost, ok)
       end
     end
   end
-  return fmt('v%.0f,%.0f,%.0f', v.used, v.last, room)
+  return fmt('v%d,%d,%d', v.used, v.last, room)
 end

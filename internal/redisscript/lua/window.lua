@@ -104,7 +104,7 @@ end
 
 local function lean(v, W, n, sum, first, last, tail, since, body)
   v.W, v.n, v.sum, v.first, v.last, v.tail, v.since, v.head = W, n, sum, first, last, tail, since, first
-  v.text = fmt('w%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f;', W, n, sum, first, last - first, tail, first - since)
+  v.text = fmt('w%d,%d,%d,%d,%d,%d,%d;', W, n, sum, first, last - first, tail, first - since)
   v.start = #v.text + 1
   v.text = v.text .. body
   v.s, v.at, v.used, v.lean, v.dirty = v.text, v.start, sum, true, true
@@ -149,7 +149,7 @@ function chargeWindow(v, cost)
     if v.last == now then
       return lean(v, w, v.n, v.sum + cost, v.first, now, v.tail + cost, v.since, body)
     elseif v.n < MAXUSES then
-      local entry = v.tail == 1 and fmt('%.0f;', now - v.last) or fmt('%.0f:%.0f;', now - v.last, v.tail)
+      local entry = v.tail == 1 and fmt('%d;', now - v.last) or fmt('%d:%d;', now - v.last, v.tail)
       return lean(v, w, v.n + 1, v.sum + cost, v.first, now, cost, v.since, body .. entry)
     end
   end
@@ -191,15 +191,15 @@ function encodeUses(v)
     sum, one = sum + C[i], one and U[i] == U[n] and sum <= MAX
   end
   if one and sum <= MAX then
-    local out = {fmt('w%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f;', U[n], n, sum, A[1], A[n] - A[1], C[n], A[1] - v.since)}
+    local out = {fmt('w%d,%d,%d,%d,%d,%d,%d;', U[n], n, sum, A[1], A[n] - A[1], C[n], A[1] - v.since)}
     for i = 1, n - 1 do
-      out[i + 1] = C[i] == 1 and fmt('%.0f;', A[i + 1] - A[i]) or fmt('%.0f:%.0f;', A[i + 1] - A[i], C[i])
+      out[i + 1] = C[i] == 1 and fmt('%d;', A[i + 1] - A[i]) or fmt('%d:%d;', A[i + 1] - A[i], C[i])
     end
     return concat(out)
   end
-  local out, last = {fmt('u%.0f,%.0f,%.0f', v.since, v.expires, n)}, 0
+  local out, last = {fmt('u%d,%d,%d', v.since, v.expires, n)}, 0
   for i = 1, n do
-    out[i + 1] = fmt('|%.0f:%.0f:%.0f', A[i] - last, C[i], U[i])
+    out[i + 1] = fmt('|%d:%d:%d', A[i] - last, C[i], U[i])
     last = A[i]
   end
   return concat(out)
@@ -222,5 +222,5 @@ function answerWindow(v, cost, ok)
     end
     v.at, room = pos, at + v.W
   end
-  return fmt('v%.0f,%.0f,%.0f', v.used, v.last + v.W, room)
+  return fmt('v%d,%d,%d', v.used, v.last + v.W, room)
 end

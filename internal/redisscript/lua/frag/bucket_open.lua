@@ -1,7 +1,7 @@
 -- in: now; the limit's size, cap, gain, unit, tick; the row's level, unit0, stamp, expires. out: lv, the level now; base, the
 -- tick from which refill goes on; open: it is not full.
 lv, base, open = cap, now, false
-if tick > 1 then base = (now - fmod(now, tick)) / tick end
+if tick > 1 then base = (now - now % tick) / tick end
 if expires > now and unit0 > 0 then
   local low = cap - MAX
   if unit0 ~= unit then
@@ -22,12 +22,12 @@ if expires > now and unit0 > 0 then
   if level < low then level = low elseif level > cap then level = cap end
   local from = stamp
   if tick > 1 then
-    local r = fmod(stamp, tick)
+    local r = stamp % tick
     from = (stamp - r) / tick
     if r > 0 then from = from + 1 end
   end
   if base > from then
-    local r = fmod(cap - level, gain)
+    local r = (cap - level) % gain
     local need = (cap - level - r) / gain
     if r > 0 then need = need + 1 end
     if base - from >= need then level = cap else level = level + (base - from) * gain end

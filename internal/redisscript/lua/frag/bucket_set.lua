@@ -8,19 +8,19 @@ end
 do
   local at, whole = now, now
   if tick > 1 then
-    whole = (now - fmod(now, tick)) / tick
+    whole = (now - now % tick) / tick
     at = whole * tick
     if at < now and top >= cap - gain then at = at + tick end
   end
   if at > stamp then stamp = at end
   level, unit0, lv, open, base = to, unit, to, to < cap, stamp
   if tick > 1 then
-    local r = fmod(stamp, tick)
+    local r = stamp % tick
     base = (stamp - r) / tick
     if r > 0 then base = base + 1 end
   end
   if whole > base then base = whole end
-  local r = fmod(cap - to, gain)
+  local r = (cap - to) % gain
   local ticks, most = (cap - to - r) / gain, CENTURY / tick
   if r > 0 then ticks = ticks + 1 end
   if ticks > most then ticks = most end

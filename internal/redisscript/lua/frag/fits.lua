@@ -5,7 +5,7 @@ if cost == 0 then
 elseif cost <= size and room >= price then
   n = 1
   if times > 1 then
-    n = (room - fmod(room, price)) / price
+    n = (room - room % price) / price
     if n > times then n = times end
   end
 end

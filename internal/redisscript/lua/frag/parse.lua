@@ -1,8 +1,11 @@
 -- in: row, a text. out: level, unit0, stamp, since, expires; fine says that it is ours.
 do
   local lv, un, st, si, ex = match(row, '^p([^,]+),([^,]+),([^,]+),([^,]+),([^,]+)$')
-  lv, un, st, si, ex = tonumber(lv or ''), tonumber(un or ''), tonumber(st or ''), tonumber(si or ''), tonumber(ex or '')
-  fine = lv and un and st and si and ex and lv <= MAX and lv >= -MAX and un <= MAX and un >= 0 and st <= MAX and st >= 0
+  fine = lv
+  if fine then
+    lv, un, st, si, ex = tonumber(lv), tonumber(un), tonumber(st), tonumber(si), tonumber(ex)
+    fine = lv and un and st and si and ex and lv <= MAX and lv >= -MAX and un <= MAX and un >= 0 and st <= MAX and st >= 0
+  end
   if fine then
     level, unit0, stamp, since, expires = lv, un, st, st - si, st + ex
     fine = since <= MAX and since >= -MAX and expires <= MAX and expires >= -MAX
