@@ -41,7 +41,7 @@ var keyFormats = []string{"%07d", "user-%07d", "user-%011d", "user:%012d", "tena
 
 func TestHeapPerKey(t *testing.T) {
 	n := million
-	if testing.Short() {
+	if testing.Short() || raced {
 		n /= 10
 	}
 	for _, format := range []string{keyFormats[0], keyFormats[5]} {
