@@ -19,6 +19,9 @@ import (
 )
 
 func main() {
+	if beServer() {
+		return
+	}
 	only := flag.String("only", "", "a group, such as memory; default all")
 	rounds := flag.Int("rounds", 7, "rounds, in each of which every candidate has a turn")
 	turn := flag.Duration("time", 500*time.Millisecond, "length of a turn")
@@ -59,4 +62,4 @@ func run(only string, rounds int, turn time.Duration, out string) error {
 }
 
 // groups are all that is measured. Each package of rivals adds its own.
-func groups() []group { return slices.Concat(memory(), postgres()) }
+func groups() []group { return slices.Concat(memory(), sqlite(), postgres(), rpcs()) }
