@@ -62,4 +62,4 @@ func run(only string, rounds int, turn time.Duration, out string) error {
 }
 
 // groups are all that is measured. Each package of rivals adds its own.
-func groups() []group { return slices.Concat(memory(), sqlite(), postgres(), rpcs()) }
+func groups() []group { return slices.Concat(memory(), sqlite(), postgres(), redisGroups(), rpcs()) }
