@@ -177,13 +177,21 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		// A peer that is gone without a word is noticed; one that is idle costs nothing.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: idleTimeout, Timeout: headerTimeout}),
-		// Calls are short and alike: goroutines that are there have their stacks grown, and buffers are few.
-		grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0))),
+		grpc.NumStreamWorkers(s.workers()),
 		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(unary...),
 		grpc.StreamInterceptor(s.recoverStream),
 	}
+}
+
+// workers is how many goroutines stand ready for calls, with stacks that have grown: to grow one anew for each call is a tenth
+// of its cost. A call that waits for its store keeps one; what finds none gets a new goroutine.
+func (s *Server) workers() uint32 {
+	if s.info.Instant {
+		return uint32(4 * runtime.GOMAXPROCS(0))
+	}
+	return 256
 }
 
 func (s *Server) recoverUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
