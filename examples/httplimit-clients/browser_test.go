@@ -104,7 +104,10 @@ func newPageSite(t *testing.T, http2 bool) *pageSite {
 	} else {
 		s.Start()
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		s.CloseClientConnections() // of a stream that failed, the page still has the other end
+		s.Close()
+	})
 	return s
 }
 
