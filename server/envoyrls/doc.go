@@ -18,6 +18,7 @@
 //	  burst: 20             of a token_bucket; default requests_per_unit
 //	  zone: Europe/Berlin   of a calendar; default UTC
 //	  from: day 15 06:00    of a calendar: where its periods begin, as in a limit's text
+//	  lease: 100            have the store charged with up to so many at once while a key is busy
 //
 // docs/envoy.md has the rest, and where this differs from envoyproxy/ratelimit on purpose.
 package envoyrls

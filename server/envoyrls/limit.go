@@ -54,6 +54,7 @@ type numbers struct {
 	algorithm  string // "": fixed_window
 	burst      *int64 // nil: requests
 	zone, from string
+	lease      int64
 }
 
 // ruleName is the name under which counts of n are kept: a unit that changes begins a new count, a number that changes
@@ -74,7 +75,7 @@ func (n *numbers) limit(kind string) (ration.Limit, error) {
 		return nil, fmt.Errorf("%d units of a %s are more than %v", many, n.unit.name, longest)
 	}
 	window, size := many*n.unit.length, int64(n.requests)
-	rule := ration.Rule{Name: n.ruleName(kind)}
+	rule := ration.Rule{Name: n.ruleName(kind), Lease: n.lease}
 	switch n.algorithm {
 	case "", fixedWindow:
 		rule.Limit = ration.FixedWindow{Limit: size, Window: window}

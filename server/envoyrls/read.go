@@ -137,11 +137,18 @@ func Parse(files []File, merge bool) (*Config, error) {
 	return cfg, nil
 }
 
+// Bounds of what a file describes. Aliases can stand for more than there is, also for themselves.
+const (
+	maxDepth = 32
+	maxCount = 1 << 18
+)
+
 // reader reads one file.
 type reader struct {
 	yamlnode.Reader
 	cfg   *Config
 	merge bool
+	count int // of descriptors
 }
 
 func unknownKey(known ...string) error {
@@ -195,7 +202,17 @@ func (r *reader) descriptors(list *yaml.Node, prefix string, n *node, path []lev
 	if absent(list) {
 		return
 	}
+	if len(path) > maxDepth {
+		r.Fault(list, prefix+"descriptors", fmt.Errorf("descriptors are nested more than %d deep", maxDepth))
+		return
+	}
 	r.Elements(list, prefix+"descriptors", func(i int, value *yaml.Node) {
+		if r.count++; r.count >= maxCount {
+			if r.count == maxCount {
+				r.Fault(value, prefix+"descriptors", fmt.Errorf("more than %d descriptors", maxCount-1))
+			}
+			return
+		}
 		r.descriptor(value, fmt.Sprintf("%sdescriptors[%d].", prefix, i), n, path)
 	})
 }
@@ -352,6 +369,8 @@ func (r *reader) rule(found *rule, value *yaml.Node, prefix string) {
 		case "burst":
 			burst := int64(r.number(v, name, 0))
 			n.burst = &burst
+		case "lease":
+			n.lease = int64(r.number(v, name, 0))
 		case "zone":
 			n.zone = r.text(v, name)
 		case "from":
@@ -363,7 +382,7 @@ func (r *reader) rule(found *rule, value *yaml.Node, prefix string) {
 		case "replaces":
 			found.replaces = r.replaces(v, name)
 		default:
-			r.Fault(k, name, unknownKey("unit", "requests_per_unit", "unlimited", "name", "replaces", "unit_multiplier", "algorithm", "burst", "zone", "from"))
+			r.Fault(k, name, unknownKey("unit", "requests_per_unit", "unlimited", "name", "replaces", "unit_multiplier", "algorithm", "burst", "zone", "from", "lease"))
 		}
 	})
 	if slices.Contains(found.replaces, found.name) {

@@ -1,6 +1,7 @@
 package envoyrls_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,10 @@ func TestFaults(t *testing.T) {
 		limitText("{unit: DAY, requests_per_unit: 3, name: , replaces: , unlimited: no}"):       "",
 		"domain: a\ndescriptors:\n- {key: x, value: , descriptors: , rate_limit: , metadata: }": "",
 		"domain: a": "",
+		"domain: a\ndescriptors: &a\n- {key: x, descriptors: *a}":   "nested more than 32 deep",
+		"domain: a\ndescriptors:\n" + laughs(30):                    "more than 262143 descriptors",
+		limitText("{unit: day, requests_per_unit: 3, lease: 100}"):  "",
+		limitText("{unit: day, requests_per_unit: 3, lease: many}"): `lease: "many" is not a whole number`,
 	} {
 		_, err := envoyrls.Parse([]envoyrls.File{{Name: "f.yaml", Data: []byte(text)}}, false)
 		switch {
@@ -69,6 +74,15 @@ func TestFaults(t *testing.T) {
 	if got := strings.Count(err.Error(), "\n") + 1; got != 4 { // and a twice
 		t.Errorf("%d faults: %v", got, err)
 	}
+}
+
+// laughs are n levels of two descriptors, each of which holds the level above.
+func laughs(n int) string {
+	text := "- {key: a, descriptors: &l0 []}\n"
+	for i := range n {
+		text += fmt.Sprintf("- {key: k%d, descriptors: &l%d [{key: a, descriptors: *l%d}, {key: b, descriptors: *l%d}]}\n", i, i+1, i, i)
+	}
+	return text
 }
 
 func limitText(limit string) string {
