@@ -140,7 +140,7 @@ func Parse(files []File, merge bool) (*Config, error) {
 // Bounds of what a file describes. Aliases can stand for more than there is, also for themselves.
 const (
 	maxDepth = 32
-	maxCount = 1 << 18
+	maxCount = 1 << 16
 )
 
 // reader reads one file.

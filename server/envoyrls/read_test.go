@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 		"domain: a\ndescriptors:\n- {key: x, value: , descriptors: , rate_limit: , metadata: }": "",
 		"domain: a": "",
 		"domain: a\ndescriptors: &a\n- {key: x, descriptors: *a}":   "nested more than 32 deep",
-		"domain: a\ndescriptors:\n" + laughs(30):                    "more than 262143 descriptors",
+		"domain: a\ndescriptors:\n" + laughs(30):                    "more than 65535 descriptors",
 		limitText("{unit: day, requests_per_unit: 3, lease: 100}"):  "",
 		limitText("{unit: day, requests_per_unit: 3, lease: many}"): `lease: "many" is not a whole number`,
 	} {
