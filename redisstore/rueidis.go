@@ -80,13 +80,21 @@ func (r rueidisClient) Nodes(ctx context.Context, cmds []redisscript.Cmd) map[st
 }
 
 func build(b rueidis.Builder, cmd *redisscript.Cmd) rueidis.Completed {
+	c := b.Arbitrary(cmd.Args[0])
 	switch {
 	case cmd.Keys > 0:
-		return b.Arbitrary(cmd.Args[:3]...).Keys(cmd.Args[3 : 3+cmd.Keys]...).Args(cmd.Args[3+cmd.Keys:]...).Build()
+		c = c.Args(cmd.Args[1:3]...).Keys(cmd.Args[3 : 3+cmd.Keys]...).Args(cmd.Args[3+cmd.Keys:]...)
 	case cmd.Key != "":
-		return b.Arbitrary(cmd.Args[0]).Keys(cmd.Key).Args(cmd.Args[2:]...).Build()
+		c = c.Keys(cmd.Key).Args(cmd.Args[2:]...)
+	default:
+		c = c.Args(cmd.Args[1:]...)
 	}
-	return b.Arbitrary(cmd.Args...).Build()
+	if cmd.Aside {
+		// On a connection that decisions do not use. From the first two calls at a time on, rueidis gives a connection goroutines
+		// that write and read for all, and a lone caller then waits for those, too.
+		return c.Blocking()
+	}
+	return c.Build()
 }
 
 func rueidisReply(res rueidis.RedisResult) (r redisscript.Reply) {

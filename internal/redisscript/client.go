@@ -24,6 +24,7 @@ type Cmd struct {
 	Keys   int    // a script's: so many of Args, from the fourth, are its keys
 	Script string // the text of the script that Args names
 	Sure   bool   // it writes; the client is to make sure that enough replicas have it, if it was told to
+	Aside  bool   // it is no decision; a client may keep it out of the way of those
 }
 
 // Reply answers a Cmd.

@@ -59,7 +59,7 @@ func (s *Store) dueCmds(ctx context.Context, now driver.Micros, most int) ([]Cmd
 	if !s.cluster {
 		args := append([]string{"EVALSHA", dueScript.sha, strconv.Itoa(len(keys))}, keys...)
 		args = append(args, strconv.FormatInt(int64(now), 10), strconv.Itoa(most))
-		return []Cmd{{Args: args, Key: keys[0], Keys: len(keys), Script: dueScript.text}}, nil
+		return []Cmd{{Args: args, Key: keys[0], Keys: len(keys), Script: dueScript.text, Aside: true}}, nil
 	}
 	if now == 0 {
 		var err error
@@ -93,7 +93,7 @@ func (s *Store) sweepAlways(ctx context.Context, every time.Duration) {
 			continue
 		}
 		round, cancel := context.WithTimeout(ctx, max(every, 5*time.Second))
-		won := s.ask(round, Cmd{Key: key, Args: []string{"SET", key, token, "NX", "PX", lease}})[0]
+		won := s.ask(round, Cmd{Key: key, Args: []string{"SET", key, token, "NX", "PX", lease}, Aside: true})[0]
 		for won.Text == "OK" {
 			// What fails is tried again in the next round.
 			if n, err := s.Sweep(round, 0, most); n < most || err != nil {
