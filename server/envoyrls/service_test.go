@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -511,5 +513,39 @@ func TestCountsAreOrdinaryOnes(t *testing.T) {
 	rule := ration.Rule{Name: "envoy.hour", Limit: ration.FixedWindow{Limit: 5, Window: time.Hour}}
 	if d, err := e.limiter.Peek(t.Context(), ration.KeyOf("d", "k", "v"), rule, 1); err != nil || d.Used != 4 {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// TestManyAtOnce: so many as fit, whatever comes together.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, remote := range []bool{false, true} {
+		e := newEnv(t, `
+domain: d
+descriptors:
+- {key: user, rate_limit: {unit: hour, requests_per_unit: 100}}
+- {key: all, rate_limit: {unit: hour, requests_per_unit: 150}}
+- {key: pool, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1000}}
+`, nil, func(s *store) { s.remote = remote })
+		var passed atomic.Int64
+		var callers sync.WaitGroup
+		for i := range 16 {
+			callers.Go(func() {
+				for range 25 {
+					a, err := e.ShouldRateLimit(t.Context(), request("d", fmt.Sprint("user=", i%2), "all=x", "pool=x"))
+					if err != nil {
+						t.Error(err)
+					} else if a.OverallCode == rlsv3.RateLimitResponse_OK {
+						passed.Add(1)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		if passed.Load() != 150 {
+			t.Errorf("remote %v: %d pass", remote, passed.Load())
+		}
+		// What was refused was charged to nobody.
+		e.want(request("d", "pool=x"), "OK | 1000/HOUR left 849 reset 1h0m0s")
 	}
 }
