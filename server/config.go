@@ -30,6 +30,8 @@ type Config struct {
 	GRPC GRPCConfig
 	// Envoy is for Envoy's rate limit service. Without configurations there is none.
 	Envoy EnvoyConfig
+	// RESP is for programs that send CL.THROTTLE to a Redis.
+	RESP RESPConfig
 	// Store is a URL; its scheme is one of Options.Stores: "memory:", "sqlite:PATH", "postgres://…", "redis://…".
 	Store string
 	// Namespace keeps applications on one store apart. At most 256 bytes.
@@ -56,6 +58,8 @@ type Config struct {
 
 	// Limits are the named limits, in the order of the file.
 	Limits []ration.Rule
+	// Checks are those of the limits that proxies can ask about their requests; by default none.
+	Checks []CheckConfig
 }
 
 // GRPCConfig says where gRPC is served.
@@ -146,7 +150,7 @@ func (c *Config) Validate() error {
 		}
 		seen[rule.Name] = true
 	}
-	return errors.Join(faults...)
+	return errors.Join(append(faults, c.validateChecks()...)...)
 }
 
 // A fault is one thing that is wrong with a configuration.

@@ -95,7 +95,7 @@ func TestLoadFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{"lisen: x\n", "c:1: lisen: unknown key; did you mean listen?"},
-		{"colour: x\n", "c:1: colour: unknown key; known are listen, hosts, grpc, store, namespace, key_secret_file, on_error, outage, remember_refusals, timeout, shutdown_timeout, log, sqlite, memory, postgres, redis, envoy, limits"},
+		{"colour: x\n", "c:1: colour: unknown key; known are listen, hosts, grpc, resp, store, namespace, key_secret_file, on_error, outage, remember_refusals, timeout, shutdown_timeout, log, sqlite, memory, postgres, redis, envoy, limits, check"},
 		{"\nlog:\n  levl: info\n", "c:3: log.levl: unknown key; did you mean level?"},
 		{"log:\n  log: {level: info}\n", "c:2: log.log: unknown key; known are level, format"},
 		{"log: debug\n", "c:1: log: not a map of keys and values"},

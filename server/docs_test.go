@@ -81,10 +81,10 @@ func TestDocumentedDefaults(t *testing.T) {
 	text := string(must[[]byte](t)(os.ReadFile("../docs/server.md")))
 	config := block(text, "yaml")
 	got := must[*server.Config](t)(server.Load(write(t, filepath.Join(t.TempDir(), "c"), config), nil))
-	if len(got.Limits) != 3 {
-		t.Errorf("%d limits", len(got.Limits))
+	if len(got.Limits) != 3 || len(got.Checks) != 1 {
+		t.Errorf("%d limits, %d checks", len(got.Limits), len(got.Checks))
 	}
-	got.Limits = nil
+	got.Limits, got.Checks = nil, nil
 	equal(t, got, server.Defaults())
 	stdout, _, _ := run(t, t.TempDir(), nil, "config", "check")
 	for line := range strings.Lines(stdout) {

@@ -17,6 +17,7 @@ type file struct {
 	path   string
 	config *Config
 	nodes  yamlnode.Reader
+	later  []func() // when all of the file has been read
 }
 
 func (f *file) fault(node *yaml.Node, name string, err error) { f.nodes.Fault(node, name, err) }
@@ -24,6 +25,9 @@ func (f *file) fault(node *yaml.Node, name string, err error) { f.nodes.Fault(no
 func (f *file) read(data []byte) (faults []fault) {
 	if top := f.nodes.Document(data); top != nil {
 		f.settings(top, "")
+	}
+	for _, test := range f.later {
+		test()
 	}
 	for _, one := range f.nodes.Faults {
 		faults = append(faults, fault{file: f.path, line: one.Line, name: one.Name, err: one.Err})
@@ -35,8 +39,12 @@ func (f *file) read(data []byte) (faults []fault) {
 func (f *file) settings(node *yaml.Node, prefix string) {
 	f.nodes.Entries(node, prefix, func(key, value *yaml.Node) {
 		name := prefix + key.Value
-		if name == "limits" {
+		switch name {
+		case "limits":
 			f.limits(value)
+			return
+		case "check":
+			f.checks(value)
 			return
 		}
 		if s := settingNamed(name); s != nil {
@@ -67,7 +75,7 @@ func keysUnder(prefix string) (keys []string) {
 		}
 	}
 	if prefix == "" {
-		keys = append(keys, "limits")
+		keys = append(keys, "limits", "check")
 	}
 	return keys
 }

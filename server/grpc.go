@@ -225,18 +225,3 @@ func (s *Server) logUnary(ctx context.Context, request any, info *grpc.UnaryServ
 	s.log.Debug("call", "method", info.FullMethod, "status", status.Code(err).String(), "duration", time.Since(start))
 	return answer, err
 }
-
-// serveAll serves on l, and gRPC on rpc unless it is nil. If one cannot go on, the other is stopped.
-func (s *Server) serveAll(ctx context.Context, l, rpc net.Listener) error {
-	if rpc == nil {
-		return s.Serve(ctx, l)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 2)
-	go func() { ended <- s.Serve(ctx, l) }()
-	go func() { ended <- s.ServeGRPC(ctx, rpc) }()
-	first := <-ended
-	cancel()
-	return errors.Join(first, <-ended)
-}

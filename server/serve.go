@@ -52,9 +52,22 @@ func (p *program) run(ctx context.Context, cfg *Config, stdout, stderr io.Writer
 		return err
 	}
 	defer l.Close() // Serve does, unless it is not reached
+	serve := []func(context.Context) error{func(ctx context.Context) error { return s.Serve(ctx, l) }}
 	rpc, err := s.ListenGRPC(ctx)
 	if err != nil {
 		return err
+	}
+	if rpc != nil {
+		defer rpc.Close()
+		serve = append(serve, func(ctx context.Context) error { return s.ServeGRPC(ctx, rpc) })
+	}
+	resp, err := s.ListenRESP(ctx)
+	if err != nil {
+		return err
+	}
+	if resp != nil {
+		defer resp.Close()
+		serve = append(serve, func(ctx context.Context) error { return s.ServeRESP(ctx, resp) })
 	}
 	url, store, promise := "http://"+l.Addr().String(), redacted(cfg.Store), describe(s.info)
 	if cfg.Log.Format == "json" {
@@ -62,17 +75,38 @@ func (p *program) run(ctx context.Context, cfg *Config, stdout, stderr io.Writer
 		if rpc != nil {
 			log.LogAttrs(ctx, slog.LevelInfo, "listening for gRPC", slog.String("address", rpc.Addr().String()), slog.Int("envoy_domains", s.rpc.domains()))
 		}
+		if resp != nil {
+			log.LogAttrs(ctx, slog.LevelInfo, "listening for CL.THROTTLE", slog.String("address", resp.Addr().String()))
+		}
 	} else {
 		fmt.Fprintf(stdout, "ration listens on %s and keeps counts in %s (%s); %s\n", url, store, promise, plural(len(cfg.Limits), "named limit"))
 		if rpc != nil {
 			fmt.Fprintf(stdout, "gRPC on %s; %s of Envoy's rate limit service\n", rpc.Addr(), plural(s.rpc.domains(), "domain"))
 		}
+		if resp != nil {
+			fmt.Fprintf(stdout, "CL.THROTTLE on %s\n", resp.Addr())
+		}
 	}
-	if err := s.serveAll(ctx, l, rpc); err != nil {
+	if err := together(ctx, serve...); err != nil {
 		return err
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// together runs all of serve. If one cannot go on, the others are stopped.
+func together(ctx context.Context, serve ...func(context.Context) error) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(serve))
+	for _, one := range serve {
+		go func() { ended <- one(ctx) }()
+	}
+	for range serve {
+		err = errors.Join(err, <-ended)
+		cancel()
+	}
+	return err
 }
 
 func newLogger(cfg LogConfig, w io.Writer) *slog.Logger {
@@ -225,6 +259,7 @@ func (p *program) printConfig(w io.Writer, cfg *Config) error {
 		Valid    bool              `json:"valid"`
 		Settings map[string]string `json:"settings"`
 		Limits   []limit           `json:"limits"`
+		Checks   map[string]string `json:"checks,omitempty"`
 	}
 	answer.Valid, answer.Settings, answer.Limits = true, map[string]string{}, []limit{}
 	for _, rule := range cfg.Limits {
@@ -233,6 +268,12 @@ func (p *program) printConfig(w io.Writer, cfg *Config) error {
 			policy = cfg.OnError
 		}
 		answer.Limits = append(answer.Limits, limit{rule.Name, rule.String(), policy.String()})
+	}
+	for _, check := range cfg.Checks {
+		if answer.Checks == nil {
+			answer.Checks = map[string]string{}
+		}
+		answer.Checks[check.Limit] = check.String()
 	}
 	for _, s := range settings {
 		answer.Settings[s.name] = s.get(cfg)
@@ -252,6 +293,9 @@ func (p *program) printConfig(w io.Writer, cfg *Config) error {
 	}
 	for _, l := range answer.Limits {
 		t.row("limits."+l.Name, l.Limit, "on error: "+l.OnError)
+	}
+	for _, check := range cfg.Checks {
+		t.row("check."+check.Limit, check.String())
 	}
 	return t.flush()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/server/httpapi"
+	"github.com/ration-go/ration/server/respapi"
 )
 
 // Bounds of a connection. Calls are small and answered within the store's timeout, so what is slower is not a caller.
@@ -33,7 +34,8 @@ type Server struct {
 	limiter *ration.Limiter
 	info    driver.Info
 	handler http.Handler
-	rpc     *services // nil: none
+	rpc     *services        // nil: none
+	resp    *respapi.Service // nil: none
 }
 
 // New opens the store that cfg names and makes the HTTP service over it. It does not listen: use Serve or Listen, or mount
@@ -65,13 +67,24 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		Timeout:          cfg.Timeout,
 		Logger:           s.log,
 	})
-	api, err := httpapi.New(s.limiter, store, &httpapi.Options{Limits: cfg.Limits, Logger: s.log, Version: opts.Version, Timeout: cfg.Timeout})
+	checks, err := cfg.httpChecks()
+	if err != nil {
+		return nil, errors.Join(err, s.limiter.Close())
+	}
+	api, err := httpapi.New(s.limiter, store, &httpapi.Options{
+		Limits: cfg.Limits, Checks: checks, Logger: s.log, Version: opts.Version, Timeout: cfg.Timeout,
+	})
 	if err != nil {
 		return nil, errors.Join(err, s.limiter.Close())
 	}
 	s.handler = sameOrigin(api)
 	if cfg.GRPC.Listen != "" {
 		if s.rpc, err = newServices(s, store); err != nil {
+			return nil, errors.Join(err, s.limiter.Close())
+		}
+	}
+	if cfg.RESP.Listen != "" {
+		if s.resp, err = newRESP(s, store); err != nil {
 			return nil, errors.Join(err, s.limiter.Close())
 		}
 	}

@@ -53,6 +53,16 @@ var settings = []*setting{
 		get: func(c *Config) string { return c.GRPC.Listen },
 	},
 	{
+		name: "resp.listen", value: "HOST:PORT", help: "where to serve CL.THROTTLE over Redis's protocol, such as " + suggestedRESP,
+		set: func(c *Config, text string) error {
+			if c.RESP.Listen = text; text == "" {
+				return nil
+			}
+			return checkListen(text)
+		},
+		get: func(c *Config) string { return c.RESP.Listen },
+	},
+	{
 		name: "store", value: "URL", help: "where counts are kept: sqlite:PATH, memory:, postgres://…, redis://… or upstash:",
 		set: func(c *Config, text string) (err error) { c.Store, err = parseStoreURL(text); return err },
 		get: func(c *Config) string { return c.Store },
