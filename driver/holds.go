@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -31,8 +32,8 @@ const EndedFor Micros = 24 * 3600 * 1e6
 // Digest is of what t asks for under its ID: the same request again has the same digest. Sizes, rates and calendars'
 // bounds are not part of it.
 func (t *Txn) Digest() (d [16]byte) {
-	h := sha256.New()
-	b := []byte{byte(t.Verb), 0, 0}
+	var room, keyRoom [512]byte
+	b := append(room[:0], byte(t.Verb), 0, 0)
 	if t.Hold {
 		b[1] = 1
 	}
@@ -41,14 +42,14 @@ func (t *Txn) Digest() (d [16]byte) {
 	}
 	for i := range t.Ops {
 		op := &t.Ops[i]
-		k := op.Key.AppendTo(nil)
+		k := op.Key.AppendTo(keyRoom[:0])
 		b = binary.AppendUvarint(b, uint64(len(k)))
 		b = append(b, k...)
 		b = append(b, byte(op.Kind))
 		b = binary.AppendVarint(b, op.Cost)
 	}
-	h.Write(b)
-	copy(d[:], h.Sum(nil))
+	sum := sha256.Sum256(b)
+	copy(d[:], sum[:])
 	return d
 }
 
@@ -457,7 +458,8 @@ func DecodeHold(id string, blob []byte, now Micros) (h Hold, isOpen bool, err er
 const recordForm = 1
 
 func (rec *record) encode() []byte {
-	b := []byte{recordForm, rec.state, 0}
+	var room [512]byte
+	b := append(room[:0], recordForm, rec.state, 0)
 	if rec.ret {
 		b[2] = 1
 	}
@@ -476,7 +478,7 @@ func (rec *record) encode() []byte {
 			b = binary.AppendVarint(b, *n)
 		}
 	}
-	return b
+	return bytes.Clone(b) // stores keep it
 }
 
 // numbers are all numbers of h, in the order in which they are kept.

@@ -1,6 +1,9 @@
 package driver
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // MaxID is the greatest length of Key.ID and of Key.Group in bytes.
 const MaxID = 4096
@@ -15,6 +18,7 @@ type Key struct {
 
 // AppendTo appends an encoding of k to b: different keys, different bytes, and none begins with a zero byte.
 func (k Key) AppendTo(b []byte) []byte {
+	b = slices.Grow(b, 4+len(k.Space)+len(k.Group)+len(k.ID))
 	b = binary.AppendUvarint(b, uint64(len(k.Space)))
 	b = append(b, k.Space...)
 	b = binary.AppendUvarint(b, uint64(len(k.Group)))

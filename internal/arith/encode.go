@@ -3,6 +3,7 @@ package arith
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/ration-go/ration/internal/varint"
 )
@@ -19,7 +20,7 @@ const (
 // Append appends st to b. Equal states have equal bytes.
 func (st *State) Append(b []byte) []byte {
 	if len(st.Uses) == 0 {
-		b = append(b, formPlain)
+		b = append(slices.Grow(b, 1+5*binary.MaxVarintLen64), formPlain)
 		for _, n := range [...]int64{st.Level, st.Unit, st.Stamp, st.Since, st.Expires} {
 			b = binary.AppendVarint(b, n)
 		}
