@@ -229,8 +229,8 @@ func (h Headers) set(header http.Header, es []entry) {
 				policies = append(policies, es[i].policy)
 			}
 		}
-		header[fieldPolicy] = []string{join(policies)}
-		header[fieldLimits] = []string{join(items)}
+		lines := []string{join(policies), join(items)}
+		header[fieldPolicy], header[fieldLimits] = lines[:1:1], lines[1:]
 	case Split, XHeaders:
 		limit, remaining, reset := h.triple()
 		other := entry{quota: number(header[limit]), left: number(header[remaining])}
@@ -238,9 +238,8 @@ func (h Headers) set(header http.Header, es []entry) {
 			header[limit], header[remaining], header[reset] = header[limit][:1], header[remaining][:1], header[reset][:1]
 			return
 		}
-		header[limit] = []string{strconv.FormatInt(es[0].quota, 10)}
-		header[remaining] = []string{strconv.FormatInt(es[0].left, 10)}
-		header[reset] = []string{es[0].reset}
+		lines := []string{strconv.FormatInt(es[0].quota, 10), strconv.FormatInt(es[0].left, 10), es[0].reset}
+		header[limit], header[remaining], header[reset] = lines[:1:1], lines[1:2:2], lines[2:]
 	}
 }
 

@@ -14,7 +14,7 @@ type writer struct {
 	r       *http.Request
 	dialect Headers
 	entries []entry
-	put     []string // what the dialect's fields were then
+	put     [3]string // what the dialect's fields were then
 
 	status   int
 	began    bool
@@ -26,8 +26,8 @@ type writer struct {
 func wrap(w http.ResponseWriter, r *http.Request, dialect Headers, es []entry) (http.ResponseWriter, *writer) {
 	v := &writer{ResponseWriter: w, r: r, dialect: dialect, entries: es}
 	if len(es) > 0 {
-		for _, field := range dialect.fields() {
-			v.put = append(v.put, w.Header().Get(field))
+		for i, field := range dialect.fields() {
+			v.put[i] = w.Header().Get(field)
 		}
 	}
 	const flush, hijack, push, notify = 1, 2, 4, 8
