@@ -24,6 +24,12 @@ func Chromium(t testing.TB) string {
 	return client(t, "RATION_CHROMIUM", dir+"chromium-headless-shell", dir+"chromium")
 }
 
+// RedisCLI is the path of redis-cli.
+func RedisCLI(t testing.TB) string {
+	t.Helper()
+	return client(t, "RATION_REDIS_CLI", "redis-cli")
+}
+
 func client(t testing.TB, variable string, places ...string) string {
 	t.Helper()
 	Require(t)

@@ -1,5 +1,5 @@
-// Package engines starts real servers for tests: PostgreSQL, PgBouncer, Redis, Valkey, Redis Cluster and Sentinel, each on
-// free ports of the loopback address, with its data in a temporary folder. It is for tests only and imports the standard
+// Package engines starts real servers for tests: PostgreSQL, PgBouncer, Redis, Valkey, Redis Cluster and Sentinel, nginx, each
+// on free ports of the loopback address, with its data in a temporary folder. It is for tests only and imports the standard
 // library only. On systems other than Linux it is empty.
 //
 //	pg := engines.Postgres(t, nil)     // ends with the test

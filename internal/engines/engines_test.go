@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -157,6 +158,29 @@ func TestRedis(t *testing.T) {
 			must(t, s.Restart())
 		})
 	}
+}
+
+func TestNginx(t *testing.T) {
+	t.Parallel()
+	s := Nginx(t, func(addr string) string { return "server { listen " + addr + "; return 200 kept; }" })
+	ask := func() {
+		t.Helper()
+		r, err := http.Get(s.URL)
+		must(t, err)
+		defer r.Body.Close()
+		if text, err := io.ReadAll(r.Body); err != nil || string(text) != "kept" {
+			t.Errorf("%q %v", text, err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	}
+	ask()
+	must(t, s.Kill())
+	if s.Ping(soon(t)) == nil {
+		t.Error("a killed server answers")
+	}
+	must(t, s.Restart())
+	ask()
+	must(t, s.Stop())
 }
 
 func TestCluster(t *testing.T) {
