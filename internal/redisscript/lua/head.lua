@@ -72,7 +72,7 @@ local function parse(v, s)
   local form = sub(s, 1, 1)
   if form == 's' then return openSlots and openSlots(v, s) end
   if form ~= 'p' then return openWindow and openWindow(v, s) end
-  local row, fine, level, unit0, stamp, since, expires = s, nil, nil, nil, nil, nil, nil
+  local row, fine, level, unit0, stamp, since, expires, unit, unitText = s, nil, nil, nil, nil, nil, nil, 0, '0'
   --@parse
   v.level, v.unit, v.stamp, v.since, v.expires = level, unit0, stamp, since, expires
   return fine

@@ -29,16 +29,17 @@ end
 
 -- The lists of spaces, read when the first of a tag is needed; those that changed, and when they end.
 local tags, lists, needs
-local out, lines = {clock[1] .. ' ' .. clock[2]}, 1
+-- Pieces of the answer: a row is not put into its line before all are put together.
+local out, pieces = {clock[1], ' ', clock[2]}, 3
 
 for r = limits + 1, #ARGV do
   local from, count, l, verb, times, cost = match(ARGV[r], '^(%d+),(%d+),(%d+),(%d),(%d+),(%-?%d+)$')
   times, cost = times + 0, cost + 0
   local kind, size, b, c, d, e = match(ARGV[l + 2], '^(%a)([^,]+),([^,]+),?([^,]*),?([^,]*),?([^,]*)$')
-  local gain, unit, tick, cap, ends1, outside
+  local gain, unit, unitText, tick, cap, ends1, outside = nil, 0, '0', nil, nil, nil, nil
   size, b = size + 0, b + 0
   if kind == 'b' then
-    gain, unit, tick = b, c + 0, d + 0
+    gain, unit, unitText, tick = b, c + 0, c, d + 0
     cap = size * unit
   elseif kind == 'c' then
     ends1 = now + b
@@ -56,9 +57,9 @@ for r = limits + 1, #ARGV do
     end
     local before, n, change = expires, 0, false
     if not fine then
-      line = '7'
+      line = '\n7'
     elseif outside and verb ~= '3' then
-      line = '1'
+      line = '\n1'
     elseif kind == 'b' then
       local lv, base, open
       --@bucket_open
@@ -67,14 +68,14 @@ for r = limits + 1, #ARGV do
       if verb == '1' and n > 0 and cost > 0 then
         local to, top = lv - price * n, lv
         --@bucket_set
-        row, change = fmt('p%d,%s,%d,%d,%d', level, c, stamp, stamp - since, expires - stamp), true
+        row, change = fmt('p%d,%s,%d,%d,%d', level, unitText, stamp, stamp - since, expires - stamp), true
       end
     else
       local fin, used, open, to = ends1, nil, nil, nil
       --@count_open
       if verb == '3' then
         to = used + cost
-        if to > MAX or to < -MAX then line = '2' end
+        if to > MAX or to < -MAX then line = '\n2' end
         if line or cost == 0 then to = nil end
       else
         local room, price = size - used, cost
@@ -111,16 +112,17 @@ for r = limits + 1, #ARGV do
         order[#order + 1], changed[k] = k, true
       end
     end
-    lines = lines + 1
     if line then
-      out[lines] = line
+      row = ''
     elseif verb == '3' then
-      out[lines] = '0 0,1,' .. (row or '')
+      line = '\n0 0,1,'
     elseif times == 1 then
-      out[lines] = (n == 1 and '0 1,1,' or '0 0,0,') .. (row or '')
+      line = n == 1 and '\n0 1,1,' or '\n0 0,0,'
     else
-      out[lines] = fmt('0 %d', n) .. (n == times and ',1,' or ',0,') .. (row or '')
+      line = fmt('\n0 %d', n) .. (n == times and ',1,' or ',0,')
     end
+    out[pieces + 1], out[pieces + 2] = line, row or ''
+    pieces = pieces + 2
   end
 end
 
@@ -133,4 +135,4 @@ for i = 1, #order do
     call('SET', KEYS[k], rows[k], 'KEEPTTL')
   end
 end
-return table.concat(out, '\n')
+return table.concat(out)

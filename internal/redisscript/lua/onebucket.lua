@@ -6,6 +6,9 @@ local MAX, CENTURY = 9007199254740991, 3155760000000000
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local row, cost, times, n = redis.pcall('GET', KEYS[1]), ARGV[2] + 0, tonumber(ARGV[3] or 1), nil
+local size, gain, unitText, tick = match(ARGV[1], '^b([^,]+),([^,]+),([^,]+),([^,]+)$')
+size, gain, tick = size + 0, gain + 0, tick + 0
+local unit = unitText + 0
 local fine, level, unit0, stamp, since, expires = true, 0, 0, 0, 0, 0
 local fresh = not row
 if type(row) == 'table' then
@@ -15,9 +18,6 @@ elseif row then
 end
 if not fine then return clock[1] .. ' ' .. clock[2] .. '\n7' end
 local before = expires
-local size, gain, unitText, tick = match(ARGV[1], '^b([^,]+),([^,]+),([^,]+),([^,]+)$')
-size, gain, tick = size + 0, gain + 0, tick + 0
-local unit = unitText + 0
 local cap, lv, base, open = size * unit, nil, nil, nil
 --@bucket_open
 local room, price = lv, cost * unit

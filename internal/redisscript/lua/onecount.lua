@@ -6,6 +6,7 @@ local MAX, CENTURY = 9007199254740991, 3155760000000000
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local row, cost, times, n = redis.pcall('GET', KEYS[1]), ARGV[2] + 0, tonumber(ARGV[3] or 1), nil
+local unit, unitText = 0, '0'
 local fine, level, unit0, stamp, since, expires = true, 0, 0, 0, 0, 0
 local fresh = not row
 if type(row) == 'table' then
