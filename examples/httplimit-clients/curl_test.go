@@ -108,8 +108,8 @@ func TestCurl(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newClock()
-			url, _ := serve(t, guard(t, newLimiter(t, c), httplimit.Policy{Limit: ration.Rule{Name: name, Limit: limit}, Key: httplimit.ByIP(nil)})(served))
-			answers, connects := curl(t, url, url, url, url), 0
+			s, _ := serve(t, guard(t, newLimiter(t, c), httplimit.Policy{Limit: ration.Rule{Name: name, Limit: limit}, Key: httplimit.ByIP(nil)})(served))
+			answers, connects := curl(t, s.URL, s.URL, s.URL, s.URL), 0
 			if len(answers) != 4 {
 				t.Fatal(answers)
 			}
@@ -118,12 +118,12 @@ func TestCurl(t *testing.T) {
 			}
 			after := refused(t, answers[3], name)
 			c.Advance(after - time.Second)
-			early := curl(t, url)[0]
+			early := curl(t, s.URL)[0]
 			if again := refused(t, early, name); again != time.Second {
 				t.Errorf("after all but a second of %v it says %v", after, again)
 			}
 			c.Advance(time.Second)
-			if a := curl(t, url)[0]; a.StatusCode != 200 {
+			if a := curl(t, s.URL)[0]; a.StatusCode != 200 {
 				t.Errorf("after %v: %d %s", after, a.StatusCode, a.body)
 			}
 			for _, a := range answers {
@@ -142,15 +142,16 @@ func TestCurlRetries(t *testing.T) {
 	c := newClock()
 	h := guard(t, newLimiter(t, c), httplimit.Policy{Key: httplimit.ByIP(nil),
 		Limit: ration.Rule{Name: "second", Limit: ration.SlidingWindow{Limit: 1, Window: time.Second}}})(served)
-	url, answers := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s, answers := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &statusWriter{ResponseWriter: w}
 		h.ServeHTTP(seen, r)
 		if seen.status == http.StatusTooManyRequests {
 			c.Run() // from before the refusal arrives
 		}
 	}))
-	run(t, engines.Curl(t), "-q", "--noproxy", "*", "--silent", "--show-error", "--fail", "--max-time", "120", "--retry", "3", url, url)
-	if answers.of(200) != 2 || answers.of(429) != 1 {
+	run(t, engines.Curl(t), "-q", "--noproxy", "*", "--silent", "--show-error", "--fail", "--max-time", "120", "--retry", "3", s.URL, s.URL)
+	s.Close()
+	if answers.status[200] != 2 || answers.status[429] != 1 {
 		t.Error(answers.status)
 	}
 }
@@ -163,9 +164,9 @@ func TestCurlUploads(t *testing.T) {
 	if err := os.WriteFile(file, make([]byte, size), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url, _ := serve(t, guard(t, newLimiter(t, newClock()), httplimit.Policy{Key: httplimit.ByIP(nil),
+	s, _ := serve(t, guard(t, newLimiter(t, newClock()), httplimit.Policy{Key: httplimit.ByIP(nil),
 		Limit: ration.Rule{Name: "hourly", Limit: ration.SlidingWindow{Limit: 1, Window: time.Hour}}})(served))
-	upload := []string{"--expect100-timeout", "120", "--data-binary", "@" + file, url}
+	upload := []string{"--expect100-timeout", "120", "--data-binary", "@" + file, s.URL}
 	a := curl(t, upload...)[0]
 	accepted(t, a, "hourly", 0)
 	if a.uploaded != size {

@@ -117,16 +117,10 @@ func (s *tally) connection(_ net.Conn, state http.ConnState) {
 	}
 }
 
-func (s *tally) of(status int) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status[status]
-}
-
-// serve serves h on the loopback address, and counts what it answers.
-func serve(t *testing.T, h http.Handler) (url string, answers *tally) {
+// serve serves h on the loopback address, and counts what it answers. The counts are all there once the server is closed.
+func serve(t *testing.T, h http.Handler) (s *httptest.Server, answers *tally) {
 	answers = &tally{status: map[int]int{}}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		h.ServeHTTP(seen, r)
 		answers.mu.Lock()
@@ -136,7 +130,7 @@ func serve(t *testing.T, h http.Handler) (url string, answers *tally) {
 	s.Config.ConnState = answers.connection
 	s.Start()
 	t.Cleanup(s.Close)
-	return s.URL, answers
+	return s, answers
 }
 
 type statusWriter struct {

@@ -46,10 +46,10 @@ func TestWrk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const admitted, connections = 100, 16
-			url, answers := serve(t, guard(t, newLimiter(t, newClock()), policy)(served))
+			s, answers := serve(t, guard(t, newLimiter(t, newClock()), policy)(served))
 			runs, requests, failures := 0, 0, 0
 			for begin := time.Now(); requests <= admitted && time.Since(begin) < patience; runs++ {
-				report, _ := run(t, wrk, "--threads", "2", "--connections", strconv.Itoa(connections), "--duration", "1s", "--timeout", "120s", url)
+				report, _ := run(t, wrk, "--threads", "2", "--connections", strconv.Itoa(connections), "--duration", "1s", "--timeout", "120s", s.URL)
 				requests += number(t, wrkRequests, report)
 				if requests > admitted {
 					failures += number(t, wrkFailures, report)
@@ -58,9 +58,10 @@ func TestWrk(t *testing.T) {
 					t.Error(report)
 				}
 			}
+			s.Close()
 			// What is under way when its time is over, wrk does not count.
 			pending := runs * connections
-			if ok, no := answers.of(200), answers.of(429); ok != admitted || no < failures || no > failures+pending || len(answers.status) != 2 {
+			if ok, no := answers.status[200], answers.status[429]; ok != admitted || no < failures || no > failures+pending || len(answers.status) != 2 {
 				t.Errorf("answered %v, wrk had %d failures", answers.status, failures)
 			}
 			if ok := requests - failures; ok > admitted || ok < admitted-(pending-connections) {
