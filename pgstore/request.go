@@ -50,8 +50,10 @@ const (
 var functions = [forms]string{
 	formApply: "SELECT reply, names FROM %s.ration_apply_v1($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], " +
 		"$5::bytea[], $6::bigint[], $7::bytea[], $8::bytea[], $9::bytea[], $10::boolean, $11::bigint)",
-	formTakes: "SELECT %s.ration_take_v1($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean, $8::bigint)",
-	formOne:   "SELECT %s.ration_one_v1($1::bytea, $2::bigint[], $3::bigint, $4::bigint, $5::bigint, $6::boolean, $7::bigint)",
+	formTakes: "SELECT %s.ration_take_v1($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], " +
+		"$9::bigint[], $10::bigint, $11::boolean, $12::bigint)",
+	formOne: "SELECT %s.ration_one_v1($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::bigint[], $10::bigint, " +
+		"$11::bigint, $12::boolean, $13::bigint)",
 }
 
 // newRequest takes over batch. A Txn that cannot be sent gets its error.

@@ -49,6 +49,7 @@ type history struct {
 	far  bool            // numbers up to the greatest
 	ids  bool            // holds and ids
 	wide bool            // many uses of one window
+	take bool            // only what most batches are made of: takes and peeks of different keys at one time
 }
 
 func (h *history) number(n int64) int64 {
@@ -79,6 +80,9 @@ func (h *history) op(verb driver.Verb) driver.Op {
 	}
 	if h.wide {
 		kind = driver.Window
+	}
+	if h.take && kind == driver.Window {
+		kind = driver.Bucket
 	}
 	if verb == driver.Hit {
 		kind = driver.Counter
@@ -135,8 +139,10 @@ func (h *history) limit(op *driver.Op) {
 	}
 }
 
-func (h *history) txn() *driver.Txn {
-	h.tick()
+func (h *history) txn(tick bool) *driver.Txn {
+	if tick {
+		h.tick()
+	}
 	t := &driver.Txn{Now: h.now, Async: h.IntN(2) == 0}
 	if h.ids && h.IntN(2) == 0 {
 		h.hold(t)
@@ -156,6 +162,9 @@ func (h *history) txn() *driver.Txn {
 	default:
 		t.Verb = driver.Forget
 	}
+	if h.take && h.IntN(50) > 0 {
+		t.Verb = driver.Take + driver.Verb(h.IntN(5)/4)
+	}
 	if h.wide && t.Verb >= driver.Reset && h.IntN(10) > 0 {
 		t.Verb = driver.Take
 	}
@@ -171,7 +180,7 @@ func (h *history) txn() *driver.Txn {
 
 func (h *history) ops(t *driver.Txn) {
 	n := 1
-	if h.IntN(3) == 0 {
+	if !h.take && h.IntN(3) == 0 {
 		n = 1 + h.IntN(6)
 	}
 	seen := map[driver.Key]bool{}
@@ -313,7 +322,7 @@ func long() int {
 func TestSameAsRun(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, server(t, 15).URL, nil)
-	for _, h := range []history{{}, {far: true}, {ids: true}, {far: true, ids: true}, {wide: true}} {
+	for _, h := range []history{{}, {far: true}, {ids: true}, {far: true, ids: true}, {wide: true}, {take: true}, {take: true, far: true}} {
 		t.Run(h.String(), func(t *testing.T) {
 			t.Parallel()
 			for range 6 * long() {
@@ -329,7 +338,7 @@ func (h *history) String() string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{h.far, "far"}, {h.ids, "ids"}, {h.wide, "wide"}} {
+	}{{h.far, "far"}, {h.ids, "ids"}, {h.wide, "wide"}, {h.take, "take"}} {
 		if f.on {
 			name += " " + f.name
 		}
@@ -352,8 +361,16 @@ func sameAsRun(t *testing.T, s driver.Store, h history) {
 	}
 	for done := 0; done < steps; {
 		var batch, want []*driver.Txn
-		for range 1 + h.IntN(2)*h.IntN(8) {
-			txn := h.txn()
+		ticks := !h.take && h.IntN(2) == 0 // between those of the batch
+		seen := map[driver.Key]bool{}
+		for i := range 1 + h.IntN(2)*h.IntN(8) {
+			txn := h.txn(ticks || i == 0)
+			if h.take {
+				if seen[txn.Ops[0].Key] {
+					continue
+				}
+				seen[txn.Ops[0].Key] = true
+			}
 			batch, want = append(batch, txn), append(want, clone(txn))
 		}
 		done += len(batch)

@@ -24,6 +24,18 @@ const version = 1
 // [SQL] prints, as a role that may create them.
 var ErrSchema = errors.New("pgstore: the schema is absent or too old")
 
+// room is what a limit o has left at the time at, by its row t: a bucket's level, or how much of a count is left. A row of
+// another unit is turned into whole tokens.
+var room = strings.ReplaceAll(`CASE WHEN coalesce(t.expires <= at, true) THEN o.brim
+                WHEN o.gain = 0 THEN o.brim - CASE WHEN t.stamp <> 0 THEN t.level ELSE 0 END
+                WHEN t.unit = 0 THEN o.brim
+                ELSE least(o.brim, greatest(o.brim - @most@,
+                        CASE WHEN t.unit = o.unit THEN t.level
+                        ELSE greatest(least((t.level - CASE WHEN t.level < 0 THEN t.unit - 1 ELSE 0 END) / t.unit, o.brim / o.unit),
+                            (o.brim - @most@) / o.unit - 1) * o.unit END)
+                    + least(greatest(at / o.tick - (t.stamp + o.tick - 1) / o.tick, 0), @most@ / o.gain + 1) * o.gain) END`,
+	"@most@", strconv.FormatInt(arith.Max, 10))
+
 // SQL is the statements of [Migrate], for people who review them or run them by other means. They can be run again and
 // again; a later version of the package adds to them.
 func SQL(opts *Options) string {
@@ -35,6 +47,8 @@ func SQL(opts *Options) string {
 		panic(err) // they are part of the program
 	}
 	values := strings.NewReplacer(
+		"@room@", room,
+		"@room of row@", strings.NewReplacer("o.", "", "t.", "r.").Replace(room),
 		"@schema@", schema,
 		"@literal@", "'"+strings.ReplaceAll(schema, "'", "''")+"'",
 		"@version@", strconv.Itoa(version),

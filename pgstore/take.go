@@ -20,13 +20,25 @@ func one(t *driver.Txn, known *spaces) *request {
 	if err != nil {
 		return nil
 	}
+	brim, per, gain, unit, tick := op.Size, op.Cost, int64(0), int64(0), int64(0)
+	if op.Kind == driver.Bucket {
+		gain, unit, tick = lim[3], lim[4], lim[5]
+		brim, per = brim*unit, per*unit
+	}
+	if op.Cost > op.Size {
+		per = -1
+	}
+	var bounds []int64
+	if op.Kind == driver.Budget {
+		bounds = lim[7:]
+	}
 	times := max(op.Times, 1)
 	if t.Verb == driver.Peek {
 		times = -times
 	}
 	return &request{
 		txns: []*driver.Txn{t}, form: formOne, lax: t.Async && t.Verb == driver.Take,
-		args: []any{rowKey(op.Key), lim[:], op.Cost, times, int64(t.Now)},
+		args: []any{rowKey(op.Key), int64(op.Kind), brim, per, gain, unit, tick, int64(op.Span), bounds, times, int64(t.Now)},
 	}
 }
 
@@ -36,42 +48,44 @@ func (q *request) takes() bool {
 		return false
 	}
 	n := len(q.txns)
-	places, costs, times, ats := make([]int64, n), make([]int64, n), []int64{}, []int64{}
+	columns := make([]int64, 7*n) // in one piece
+	column := func(i int) []int64 { return columns[i*n : (i+1)*n : (i+1)*n] }
+	brims, pers, gains, units, ticks, times, places := column(0), column(1), column(2), column(3), column(4), column(5), column(6)
+	single, buckets := true, true
 	for i, t := range q.txns {
-		switch {
-		case t.Verb > driver.Peek:
-			return false
-		case t.Ops[0].Kind != driver.Bucket && t.Ops[0].Kind != driver.Counter && t.Ops[0].Kind != driver.Budget:
-			return false
-		}
 		op := q.ops[5*i : 5*i+5]
-		k := op[0] - 1
-		places[k], costs[k] = int64(len(limit{}))*(op[1]-1), op[2]
-		if op[3] != 1 || t.Verb == driver.Peek {
-			if len(times) == 0 {
-				times = ones(n)
-			}
-			if times[k] = op[3]; t.Verb == driver.Peek {
-				times[k] = -op[3]
-			}
+		k, place := op[0]-1, int64(len(limit{}))*(op[1]-1)
+		lim := limit(q.lims[place:])
+		if t.Verb > driver.Peek || t.Now != q.txns[0].Now {
+			return false
 		}
-		if t.Now != 0 {
-			if len(ats) == 0 {
-				ats = make([]int64, n)
-			}
-			ats[k] = int64(t.Now)
+		brims[k], pers[k] = lim[1], op[2]
+		switch t.Ops[0].Kind {
+		case driver.Bucket:
+			brims[k], pers[k] = lim[1]*lim[4], op[2]*lim[4]
+			gains[k], units[k], ticks[k] = lim[3], lim[4], lim[5]
+		case driver.Counter, driver.Budget:
+			buckets = false
+		default:
+			return false
 		}
+		if op[2] > lim[1] {
+			pers[k] = -1
+		}
+		if times[k], places[k] = op[3], place; t.Verb == driver.Peek {
+			times[k] = -op[3]
+		}
+		single = single && times[k] == 1
 	}
-	q.form, q.args = formTakes, []any{q.keys, q.lims, places, costs, times, ats}
+	lims := q.lims
+	if single {
+		times = times[:0]
+	}
+	if buckets {
+		lims, places = lims[:0], places[:0]
+	}
+	q.form, q.args = formTakes, []any{q.keys, brims, pers, gains, units, ticks, times, lims, places, int64(q.txns[0].Now)}
 	return true
-}
-
-func ones(n int) []int64 {
-	all := make([]int64, n)
-	for i := range all {
-		all[i] = 1
-	}
-	return all
 }
 
 // takes fills in the results of q's transactions from the reply of that function.
@@ -84,7 +98,7 @@ func (p *reply) takes(q *request) error {
 	rows := make([][]int64, len(q.keys))
 	for len(p.nums) > 0 {
 		row := p.take(8)
-		if row == nil || row[0] < 1 || row[0] > int64(len(rows)) {
+		if row == nil || row[0] < 1 || row[0] > int64(len(rows)) || rows[row[0]-1] != nil {
 			return errReply
 		}
 		rows[row[0]-1] = row[1:]

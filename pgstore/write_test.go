@@ -111,7 +111,11 @@ func TestWrites(t *testing.T) {
 		nothing[fmt.Sprint("peek of kind ", asked[i].Ops[0].Kind)] = asked[i : i+1]
 	}
 	for name, batch := range nothing {
-		if e := effectOf(t, pool, s.Text(batch...)); e.walBytes != 0 || e.xid {
+		e := effectOf(t, pool, s.Text(batch...))
+		if e.walBytes != 0 && !e.xid { // who reads a page may clear dead rows from it, once
+			e = effectOf(t, pool, s.Text(batch...))
+		}
+		if e.walBytes != 0 || e.xid {
 			t.Errorf("%s wrote %d bytes of WAL, took a transaction id: %v", name, e.walBytes, e.xid)
 		}
 	}

@@ -23,7 +23,8 @@ CREATE TABLE IF NOT EXISTS @schema@.ration_states (
     expires bigint NOT NULL, -- from then on the row is none
     lag     bigint,          -- the server's clock less the injected one that wrote the row
     key     bytea  PRIMARY KEY,
-    uses    bigint[]         -- sliding window, slots: times, then costs, then windows or holders
+    uses    bigint[],        -- sliding window, slots: times, then costs, then windows or holders
+    taken   bigint           -- how many charges the last take of several has made: what an UPDATE answers with
 );
 
 ALTER TABLE @schema@.ration_states SET (

@@ -950,7 +950,7 @@ BEGIN
     END LOOP;
     IF j > 0 THEN
         INSERT INTO @schema@.ration_states (level, unit, stamp, since, expires, lag, key, uses)
-            SELECT u.level, u.unit, u.stamp, u.since, u.expires, u.lag, u.key, u.uses FROM unnest(s) WITH ORDINALITY u(level, unit, stamp, since, expires, lag, key, uses, i)
+            SELECT u.level, u.unit, u.stamp, u.since, u.expires, u.lag, u.key, u.uses FROM unnest(s) WITH ORDINALITY u(level, unit, stamp, since, expires, lag, key, uses, taken, i)
             WHERE s_dirty[u.i] AND s_old[u.i] IS NULL ORDER BY u.i
             ON CONFLICT DO NOTHING;
         GET DIAGNOSTICS n = ROW_COUNT;
@@ -981,7 +981,7 @@ BEGIN
             WHERE e.key = u.key AND h_dirty[u.i] AND (h_old[u.i]).key IS NOT NULL;
     END IF;
     UPDATE @schema@.ration_states t SET level = u.level, unit = u.unit, stamp = u.stamp, since = u.since, expires = u.expires, lag = u.lag, uses = u.uses
-        FROM unnest(s) WITH ORDINALITY u(level, unit, stamp, since, expires, lag, key, uses, i)
+        FROM unnest(s) WITH ORDINALITY u(level, unit, stamp, since, expires, lag, key, uses, taken, i)
         WHERE t.key = u.key AND s_dirty[u.i] AND (s_old[u.i]).key IS NOT NULL;
     EXIT;
     END LOOP;
