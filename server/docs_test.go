@@ -118,7 +118,7 @@ func (s *shell) run(command string) string {
 	const address = "http://" + server.DefaultListen
 	cmd := exec.Command("sh", "-c", strings.ReplaceAll(command, address, s.url))
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "RATION_SERVER="+s.url, "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"), "http_proxy=", "HTTP_PROXY=")
+	cmd.Env = append(environ(), "RATION_SERVER="+s.url, "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"), "http_proxy=", "HTTP_PROXY=")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()

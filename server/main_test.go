@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,10 +32,18 @@ func TestMain(m *testing.M) {
 	os.Exit(testMain(m))
 }
 
+// forEngines are variables of package engines, which are none of the program's.
+var forEngines = []string{"RATION_ENGINES", "RATION_CACHE", "RATION_REDIS_SERVER", "RATION_REDIS_CLI", "RATION_NGINX", "RATION_CURL"}
+
+// environ is the environment of programs.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "RATION_") })
+}
+
 func testMain(m *testing.M) int {
 	// What a developer has set is not to change what is tested here.
 	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "RATION_") && name != "RATION_REWRITE" {
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "RATION_") && name != "RATION_REWRITE" && !slices.Contains(forEngines, name) {
 			os.Unsetenv(name)
 		}
 	}
@@ -109,7 +118,7 @@ func start(t testing.TB, dir string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(program, args...), stdout: newOutput(), stderr: newOutput(), ended: make(chan struct{})}
 	p.cmd.Dir = dir
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env = append(environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

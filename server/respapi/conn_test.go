@@ -91,7 +91,9 @@ func TestBytesThatAreNoCommand(t *testing.T) {
 	for text, want := range map[string]error{
 		"PING\r\n":                               errNoArray, // as telnet would send it
 		"POST / HTTP/1.1\r\nHost: localhost\r\n": errNoArray, // and a browser
-		"\r\n":                                   errNoArray,
+		"\n":                                     errNoArray,
+		"\rPING\r\n":                             errNoArray,
+		"\r\nPING\r\n":                           errNoArray,
 		"+OK\r\n":                                errNoArray,
 		"*\r\n":                                  errLength,
 		"*1\n$4\nPING\n":                         errLength,
@@ -131,7 +133,7 @@ func TestBytesThatAreNoCommand(t *testing.T) {
 func TestCommandInPieces(t *testing.T) {
 	t.Parallel()
 	c := inMemory(t).dial(t)
-	text := "*0\r\n" + sent("CL.THROTTLE", "k", "99", "1", "3600") + sent("ECHO", "a\r\nb")
+	text := "*0\r\n\r\n" + sent("CL.THROTTLE", "k", "99", "1", "3600") + sent("ECHO", "a\r\nb")
 	for i := 1; i < len(text); i++ {
 		c.send(text[:i])
 		c.send(text[i:])

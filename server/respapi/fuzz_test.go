@@ -17,7 +17,7 @@ import (
 func seeds(f *testing.F) {
 	for _, text := range []string{
 		sent("PING"), sent("CL.THROTTLE", "k", "15", "30", "60", "1"), sent("CL.THROTTLE", "k", "chat"), sent("HELLO", "3", "SETNAME", "x"),
-		sent("HELLO", "2") + sent("COMMAND") + sent("QUIT"), "*0\r\n", "*1\r\n$0\r\n\r\n", "*1\r\n$4\r\nPIN", "PING\r\n", "*65\r\n", "*1\r\n$99999\r\n",
+		sent("HELLO", "2") + sent("COMMAND") + sent("QUIT"), "*0\r\n", "\r\n", "\r", "*1\r\n$0\r\n\r\n", "*1\r\n$4\r\nPIN", "PING\r\n", "*65\r\n", "*1\r\n$99999\r\n",
 		sent("CL.THROTTLE", "k", "9007199254740990", "1", "315576000", "9007199254740991"), "*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n", "*00000000001\r\n",
 	} {
 		f.Add([]byte(text))

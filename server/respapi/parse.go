@@ -24,8 +24,17 @@ const (
 )
 
 // parse reads the command that b begins with: its arguments, which are parts of b, are appended to args. n is how many bytes it
-// has, 0 if b does not hold all of it. A command may have no arguments, and is to be ignored then.
+// has, 0 if b does not hold all of it. A command may have no arguments, and is to be ignored then; so may an empty line, which
+// redis-cli sends at the end of a pipe.
 func parse(b []byte, args [][]byte) (command [][]byte, n int, err error) {
+	if len(b) > 0 && b[0] == '\r' {
+		switch {
+		case len(b) == 1:
+			return nil, 0, nil
+		case b[1] == '\n':
+			return args, 2, nil
+		}
+	}
 	count, n, err := header(b, '*', errNoArray)
 	if n == 0 || err != nil {
 		return nil, 0, err
