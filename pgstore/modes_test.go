@@ -19,56 +19,65 @@ var execModes = []pgx.QueryExecMode{
 	pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
 }
 
-// ways are all ways to reach a server: directly and through PgBouncer, with each of pgx's modes and each isolation level.
-func ways(t *testing.T, f func(t *testing.T, url string, change func(*pgxpool.Config))) {
-	t.Parallel()
-	for _, through := range []string{"directly", "pgbouncer"} {
-		for _, mode := range execModes {
-			for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
-				if through == "pgbouncer" && isolation != "read committed" {
-					continue // see TestIsolationOfTheRole
-				}
-				t.Run(fmt.Sprintf("%s, %v, %s", through, mode, isolation), func(t *testing.T) {
-					t.Parallel()
-					url := server(t, 15).URL
-					if through == "pgbouncer" {
-						url = bouncer(t).URL
-					}
-					f(t, url, func(cfg *pgxpool.Config) {
-						cfg.ConnConfig.DefaultQueryExecMode = mode
-						if isolation != "read committed" {
-							cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation
-						}
-					})
-				})
-			}
-		}
+// way is how a server is reached.
+type way struct {
+	through   string
+	mode      pgx.QueryExecMode
+	isolation string // of the connection; "" is that of the server
+}
+
+func (w way) String() string { return fmt.Sprintf("%s, %v, %s", w.through, w.mode, w.isolation) }
+
+func (w way) change(cfg *pgxpool.Config) {
+	cfg.ConnConfig.DefaultQueryExecMode = w.mode
+	if w.isolation != "" {
+		cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = w.isolation
 	}
 }
 
-// TestWays decides the same, whichever way the server is reached.
-func TestWays(t *testing.T) {
-	ways(t, func(t *testing.T, url string, change func(*pgxpool.Config)) {
-		for _, h := range []history{{}, {ids: true}} {
-			sameAsRun(t, open(t, newPool(t, url, change), nil), h)
+// ways are all of pgx's modes, directly and through PgBouncer, and isolation levels that have to be worked around. That is
+// done in one way for all modes, so not every one is crossed with every mode unless there is time; for those of a role or a
+// database, see TestIsolationOfTheRole.
+func ways() (all []way) {
+	for _, mode := range execModes {
+		all = append(all, way{"directly", mode, ""}, way{"pgbouncer", mode, ""})
+		for _, isolation := range []string{"repeatable read", "serializable"} {
+			if long() > 1 || mode == execModes[0] || mode == pgx.QueryExecModeExec && isolation == "serializable" {
+				all = append(all, way{"directly", mode, isolation})
+			}
 		}
-		if long() > 1 {
-			h := withoutCrash(harness(url, change))
-			h.Trips = nil
-			storetest.Run(t, h)
-		}
-	})
+	}
+	return all
 }
 
-// TestWaysSideBySide counts right when many callers meet, whichever way the server is reached.
-func TestWaysSideBySide(t *testing.T) {
-	ways(t, func(t *testing.T, url string, change func(*pgxpool.Config)) {
-		s := open(t, newPool(t, url, change), nil)
-		admitted := takeTogether(t, s, 8, 25, func() *driver.Txn { return take("hot", 100, 1) })
-		if admitted != 100 {
-			t.Errorf("8 callers took 100 by 1, 25 times each, and got %d", admitted)
-		}
-	})
+// TestWays decides the same, whichever way the server is reached: a case file of each kind, random histories, and callers
+// side by side; the whole suite if there is time.
+func TestWays(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
+			url := server(t, 15).URL
+			if w.through == "pgbouncer" {
+				url = bouncer(t).URL
+			}
+			h, all := harness(t, url, w.change)
+			h.Trips = nil
+			if long() == 1 {
+				h.Only = []string{"bucket", "sliding", "counter", "budget", "slots"}
+			}
+			storetest.Run(t, h)
+			for _, h := range []history{{ids: true}, {take: true}} {
+				t.Run(h.String(), func(t *testing.T) { sameAsRun(t, all.open(t), h) })
+			}
+			t.Run("side by side", func(t *testing.T) {
+				admitted := takeTogether(t, all.open(t), 4, 50, func() *driver.Txn { return take("hot", 100, 1) })
+				if admitted != 100 {
+					t.Errorf("4 callers took 100 by 1, 50 times each, and got %d", admitted)
+				}
+			})
+		})
+	}
 }
 
 // TestIsolationOfTheRole: the level may be set for the role or the database as well, which a pooler does not show.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/engines"
 	"github.com/ration-go/ration/pgstore"
@@ -67,23 +68,38 @@ func child(what, url, schema string) error {
 	return errors.New("no such child: " + what)
 }
 
-// childTakes asks five thousand times for one of ten thousand, from four goroutines, and prints how many it got.
+// ten is a limit of ten thousand, which eight processes share.
+var ten = ration.Rule{Name: "ten", Limit: ration.FixedWindow{Limit: 10_000, Window: 24 * time.Hour}}
+
+// childTakes asks five thousand times for one of ten thousand, a fifth of it alone and the rest from callers whose calls
+// travel together, and prints how many it got.
 func childTakes(s *pgstore.Store) error {
 	var got atomic.Int64
-	err := fourTimes(func(*rand.Rand) error {
-		for range 1250 {
-			txn := take("one", 10_000, 1)
-			if err := sent(s, txn); err != nil {
-				return err
+	var wg sync.WaitGroup
+	alone := ration.New(s, &ration.Options{Timeout: time.Minute, NoJoin: true})
+	joined := ration.New(s, &ration.Options{Timeout: time.Minute})
+	errs := make([]error, 44)
+	for i := range errs {
+		wg.Go(func() {
+			l, calls := joined, 100
+			if i < 4 {
+				l, calls = alone, 250
 			}
-			if txn.Allowed {
-				got.Add(1)
+			for range calls {
+				d, err := l.Take(context.Background(), ration.KeyOf("one"), ten, 1)
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				if d.Allowed {
+					got.Add(1)
+				}
 			}
-		}
-		return nil
-	})
+		})
+	}
+	wg.Wait()
 	fmt.Println(got.Load())
-	return err
+	return errors.Join(errors.Join(errs...), joined.Close(), alone.Close())
 }
 
 const listKeys = 20
@@ -157,6 +173,8 @@ func childHits(s *pgstore.Store) error {
 			return errors.New("refused")
 		case !errors.Is(err, driver.ErrNotApplied):
 			unknown++
+		default:
+			<-time.After(50 * time.Millisecond) // as long as the server is down, others need the processor
 		}
 		fmt.Println(acked, unknown)
 	}
@@ -182,11 +200,25 @@ func sent(s *pgstore.Store, batch ...*driver.Txn) error {
 	return err
 }
 
-// process is a child that has opened its store.
+// process is a child; it has opened its store when it is ready.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
+}
+
+// startChildren starts n children, and waits until all are ready.
+func startChildren(t testing.TB, n int, what, url, schema string) (all []*process) {
+	t.Helper()
+	for range n {
+		all = append(all, startChild(t, what, url, schema))
+	}
+	for _, p := range all {
+		if line := p.line(t); line != "ready" {
+			t.Fatalf("the child said %q", line)
+		}
+	}
+	return all
 }
 
 func startChild(t testing.TB, what, url, schema string) *process {
@@ -213,9 +245,6 @@ func startChild(t testing.TB, what, url, schema string) *process {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 	})
-	if line := p.line(t); line != "ready" {
-		t.Fatalf("the child said %q", line)
-	}
 	return p
 }
 
@@ -256,10 +285,7 @@ func TestEightProcesses(t *testing.T) {
 	t.Parallel()
 	url, schema := server(t, 15).URL, newSchema()
 	s := open(t, newPool(t, url, nil), &pgstore.Options{Schema: schema})
-	var all []*process
-	for range 8 {
-		all = append(all, startChild(t, "takes", url, schema))
-	}
+	all := startChildren(t, 8, "takes", url, schema)
 	for _, p := range all {
 		p.begin(t)
 	}
@@ -268,8 +294,9 @@ func TestEightProcesses(t *testing.T) {
 		sum += p.number(t)
 		p.end(t)
 	}
-	if n := used(t, s, "one"); sum != 10_000 || n != 10_000 {
-		t.Errorf("eight processes took %d of 10 000, and %d are used", sum, n)
+	d, err := ration.New(s, nil).Peek(context.Background(), ration.KeyOf("one"), ten, 1)
+	if sum != 10_000 || err != nil || d.Used != 10_000 {
+		t.Errorf("eight processes took %d of 10 000, and %d are used: %v", sum, d.Used, err)
 	}
 }
 
@@ -279,14 +306,15 @@ func TestLists(t *testing.T) {
 	t.Parallel()
 	url, schema := server(t, 15).URL, newSchema()
 	s := open(t, newPool(t, url, nil), &pgstore.Options{Schema: schema})
-	var all []*process
-	for range 4 {
-		all = append(all, startChild(t, "lists", url, schema))
-	}
+	all := startChildren(t, 4, "lists", url, schema)
 	for _, p := range all {
 		p.begin(t)
 	}
-	<-time.After(time.Duration(long()) * 6 * time.Second)
+	lasts := 3 * time.Second
+	if long() > 1 {
+		lasts = time.Duration(long()) * 6 * time.Second
+	}
+	<-time.After(lasts)
 	for _, p := range all {
 		if err := p.in.Close(); err != nil {
 			t.Error(err)
@@ -311,7 +339,7 @@ func TestLists(t *testing.T) {
 func TestKills(t *testing.T) {
 	t.Parallel()
 	engines.Require(t)
-	server, err := engines.StartPostgres(&engines.PostgresOptions{Settings: []string{"fsync=on", "restart_after_crash=on"}})
+	server, err := engines.StartPostgres(&engines.PostgresOptions{Settings: []string{"fsync=off", "restart_after_crash=on"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,26 +353,36 @@ func TestKills(t *testing.T) {
 	s := open(t, pool, &pgstore.Options{Schema: schema})
 	rng := rand.New(rand.NewPCG(seed(t), 0))
 	for round := range 4 * long() {
-		var all []*process
-		for range 4 {
-			p := startChild(t, "hits", server.URL, schema)
+		all := startChildren(t, 4, "hits", server.URL, schema)
+		for _, p := range all {
 			p.begin(t)
-			all = append(all, p)
 		}
 		var told sync.WaitGroup
 		acked, unknown := make([]int64, len(all)), make([]int64, len(all))
+		under := make(chan struct{}, len(all)) // a child is under way
 		for i, p := range all {
 			told.Go(func() {
-				for {
+				for said := false; ; {
 					line, err := p.out.ReadString('\n')
 					if err != nil {
 						return
 					}
 					fmt.Sscan(line, &acked[i], &unknown[i]) //nolint:errcheck // a line that was cut off tells nothing
+					if acked[i] >= 5 && !said {
+						said = true
+						under <- struct{}{}
+					}
 				}
 			})
 		}
-		<-time.After(time.Duration(200+rng.IntN(500)) * time.Millisecond)
+		for range all {
+			select {
+			case <-under:
+			case <-time.After(time.Minute):
+				t.Fatal("no hits")
+			}
+		}
+		<-time.After(time.Duration(rng.IntN(300)) * time.Millisecond)
 		what := [...]string{"clients", "backend", "terminate", "server"}[round%4]
 		switch what {
 		case "backend", "terminate":
@@ -407,7 +445,7 @@ func waitReady(t *testing.T, server *engines.Server) {
 		select {
 		case <-ctx.Done():
 			t.Fatal("the server does not come back")
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond): // each ping is a new process of the server
 		}
 	}
 }
@@ -422,7 +460,7 @@ func usedAtLast(t *testing.T, s *pgstore.Store, id string) int64 {
 		if err = sent(s, txn); err == nil {
 			return txn.Ops[0].Result.Used
 		}
-		<-time.After(20 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 	t.Fatal(err)
 	return 0

@@ -321,12 +321,13 @@ func long() int {
 // TestSameAsRun compares the store with driver.Run over random batches.
 func TestSameAsRun(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, server(t, 15).URL, nil)
+	all := &places{url: server(t, 15).URL}
+	t.Cleanup(all.close)
 	for _, h := range []history{{}, {far: true}, {ids: true}, {far: true, ids: true}, {wide: true}, {take: true}, {take: true, far: true}} {
 		t.Run(h.String(), func(t *testing.T) {
 			t.Parallel()
-			for range 6 * long() {
-				sameAsRun(t, open(t, pool, nil), h)
+			for i := range 6 * long() {
+				t.Run(strconv.Itoa(i), func(t *testing.T) { sameAsRun(t, all.open(t), h) })
 			}
 		})
 	}

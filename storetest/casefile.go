@@ -273,8 +273,17 @@ func (s *suite) caseFiles(t scope) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var names []string
 	for _, f := range files {
-		t.part(strings.TrimSuffix(f.name, ".txt"), false, func(t scope) { s.caseFile(t, f) })
+		name := strings.TrimSuffix(f.name, ".txt")
+		if names = append(names, name); len(s.h.Only) == 0 || slices.Contains(s.h.Only, name) {
+			t.part(name, false, func(t scope) { s.caseFile(t, f) })
+		}
+	}
+	for _, name := range s.h.Only {
+		if !slices.Contains(names, name) {
+			t.Errorf("Harness.Only: there is no case file %q", name)
+		}
 	}
 }
 

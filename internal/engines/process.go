@@ -153,10 +153,12 @@ func parentOf(pid int) (parent int, state string, ok bool) {
 	return parent, fields[0], err == nil
 }
 
-// poll calls f until it answers nil, or ctx is done; then it answers f's last error.
+// poll calls f until it answers nil, or ctx is done; then it answers f's last error. It asks more and more seldom: a server
+// that is not ready yet may make a process for each who asks.
 func poll(ctx context.Context, f func() error) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	wait := 10 * time.Millisecond
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	for {
 		err := f()
 		if err == nil {
@@ -165,8 +167,10 @@ func poll(ctx context.Context, f func() error) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-tick.C:
+		case <-timer.C:
 		}
+		wait = min(wait*3/2, 250*time.Millisecond)
+		timer.Reset(wait)
 	}
 }
 
