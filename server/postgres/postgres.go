@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ration-go/ration/driver"
@@ -27,9 +28,18 @@ func Open(ctx context.Context, url string, cfg *server.Config) (driver.Store, er
 	s, err := pgstore.New(ctx, pool, options(cfg))
 	if err != nil {
 		pool.Close()
-		return nil, err
+		return nil, advised(err)
 	}
 	return &store{s, pool}, nil
+}
+
+// advised says what to do about tables that are not there, or that this role may not make or use.
+func advised(err error) error {
+	var refused *pgconn.PgError
+	if errors.Is(err, pgstore.ErrSchema) || errors.As(err, &refused) && refused.Code == "42501" { // insufficient privilege
+		return fmt.Errorf("%w; run \"ration migrate\" with the URL of a role that may create them, and grant this one the use of them", err)
+	}
+	return err
 }
 
 // Migrate is a server.MigrateFunc.
