@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,7 +102,7 @@ func cluster(t testing.TB) *engines.Cluster {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
-		c, err := engines.StartCluster(nil)
+		c, err := engines.StartCluster(&engines.RedisOptions{Args: []string{"--cluster-node-timeout", strconv.FormatInt(patience.Milliseconds(), 10)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,9 +111,14 @@ func cluster(t testing.TB) *engines.Cluster {
 	return shared.cluster
 }
 
+// patience is how long a server may be busy with other work of the machine before others give it up.
+const patience = time.Minute
+
 func newClient(t testing.TB, addrs ...string) rueidis.Client {
 	t.Helper()
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addrs, DisableCache: true})
+	c, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: addrs, DisableCache: true, ConnWriteTimeout: patience, Dialer: net.Dialer{Timeout: patience, KeepAlive: time.Second},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
