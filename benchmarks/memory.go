@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/sethvargo/go-limiter/memorystore"
 	"golang.org/x/time/rate"
@@ -15,19 +16,15 @@ import (
 
 // memory compares decisions in one process: a bucket per key that never refuses.
 func memory() []group {
-	million := make([]string, 1<<20)
-	for i := range million {
-		million[i] = "user-" + strconv.Itoa(i) // 6 to 12 bytes
-	}
 	var all []group
 	for _, g := range []struct {
 		name    string
 		workers int
-		keys    []string
+		keys    *users
 	}{
-		{"memory, one hot key, 1 goroutine", 1, million[:1]},
-		{"memory, one hot key, 2 goroutines", 2, million[:1]},
-		{"memory, 1 M keys, 2 goroutines", 2, million},
+		{"memory, one hot key, 1 goroutine", 1, &users{n: 1}},
+		{"memory, one hot key, 2 goroutines", 2, &users{n: 1}},
+		{"memory, 1 M keys, 2 goroutines", 2, &users{n: 1 << 20}},
 	} {
 		all = append(all, group{g.name, g.workers, []candidate{
 			{"golang.org/x/time/rate in a mutex map", mutexMap(g.keys)},
@@ -41,7 +38,34 @@ func memory() []group {
 
 type opener = func() (func(int, uint64) error, func(), error)
 
-func pick(keys []string, i uint64) string { return keys[scatter(i)&uint64(len(keys)-1)] }
+// users are n names of 6 to 12 bytes; n is a power of two.
+type users struct {
+	n    uint64
+	bufs [2]struct {
+		name [24]byte
+		_    [104]byte // a worker's alone, in the cache
+	}
+}
+
+// pick answers the name of a user until the worker's next pick. It is written where the worker wrote the last one, as a service
+// has a key from a request: picked from a list of a million names it would cost everybody two more waits for memory.
+func (u *users) pick(worker int, i uint64) string {
+	if u.n == 1 {
+		return "user-0"
+	}
+	b := strconv.AppendUint(append(u.bufs[worker].name[:0], "user-"...), scatter(i)&(u.n-1), 10)
+	return unsafe.String(&b[0], len(b))
+}
+
+// fill makes a state for each user, with take keeping the name.
+func (u *users) fill(take func(name string) error) error {
+	for i := range u.n {
+		if err := take("user-" + strconv.FormatUint(i, 10)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // A limit that never refuses in the time of a run, and refills nothing in it: a bucket that is full again is no state to
 // be found, and would be made anew each time.
@@ -50,76 +74,64 @@ const (
 	perMinute = 2
 )
 
-func mutexMap(keys []string) opener {
+func mutexMap(keys *users) opener {
 	return func() (func(int, uint64) error, func(), error) {
 		var mu sync.Mutex
 		m := make(map[string]*rate.Limiter)
-		work := func(_ int, i uint64) error {
-			k := pick(keys, i)
+		take := func(name string) error {
 			mu.Lock()
-			l := m[k]
+			l := m[name]
 			if l == nil {
 				l = rate.NewLimiter(rate.Every(time.Minute/perMinute), burst)
-				m[k] = l
+				m[name] = l
 			}
 			mu.Unlock()
 			l.Allow()
 			return nil
 		}
-		return work, nil, fill(keys, work)
+		return func(w int, i uint64) error { return take(keys.pick(w, i)) }, nil, keys.fill(take)
 	}
 }
 
-func syncMap(keys []string) opener {
+func syncMap(keys *users) opener {
 	return func() (func(int, uint64) error, func(), error) {
 		var m sync.Map
-		work := func(_ int, i uint64) error {
-			k := pick(keys, i)
-			l, ok := m.Load(k)
+		take := func(name string) error {
+			l, ok := m.Load(name)
 			if !ok {
-				l, _ = m.LoadOrStore(k, rate.NewLimiter(rate.Every(time.Minute/perMinute), burst))
+				l, _ = m.LoadOrStore(name, rate.NewLimiter(rate.Every(time.Minute/perMinute), burst))
 			}
 			l.(*rate.Limiter).Allow()
 			return nil
 		}
-		return work, nil, fill(keys, work)
+		return func(w int, i uint64) error { return take(keys.pick(w, i)) }, nil, keys.fill(take)
 	}
 }
 
-func sethvargo(keys []string) opener {
+func sethvargo(keys *users) opener {
 	return func() (func(int, uint64) error, func(), error) {
 		ctx := context.Background()
 		s, err := memorystore.New(&memorystore.Config{Tokens: burst, Interval: time.Hour, SweepInterval: time.Hour, SweepMinTTL: time.Hour})
 		if err != nil {
 			return nil, nil, err
 		}
-		work := func(_ int, i uint64) error {
-			_, _, _, _, err := s.Take(ctx, pick(keys, i))
+		take := func(name string) error {
+			_, _, _, _, err := s.Take(ctx, name)
 			return err
 		}
-		return work, func() { s.Close(ctx) }, fill(keys, work)
+		return func(w int, i uint64) error { return take(keys.pick(w, i)) }, func() { s.Close(ctx) }, keys.fill(take)
 	}
 }
 
-func ours(keys []string) opener {
+func ours(keys *users) opener {
 	return func() (func(int, uint64) error, func(), error) {
 		ctx := context.Background()
 		l := ration.New(memstore.New(&memstore.Options{MaxKeys: 2 << 20, MaxBytes: 1 << 30}), nil)
 		limit := ration.TokenBucket{Burst: burst, Refill: ration.PerMinute(perMinute)}
-		work := func(_ int, i uint64) error {
-			_, err := l.Take(ctx, ration.KeyOf(pick(keys, i)), limit, 1)
+		take := func(name string) error {
+			_, err := l.Take(ctx, ration.KeyOf(name), limit, 1)
 			return err
 		}
-		return work, func() { l.Close() }, fill(keys, work)
+		return func(w int, i uint64) error { return take(keys.pick(w, i)) }, func() { l.Close() }, keys.fill(take)
 	}
-}
-
-// fill makes a state for nearly every key.
-func fill(keys []string, work func(int, uint64) error) error {
-	for i := range uint64(3 * len(keys)) {
-		if err := work(0, i); err != nil {
-			return err
-		}
-	}
-	return nil
 }

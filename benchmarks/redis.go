@@ -132,7 +132,7 @@ func (r *redisRun) open(connect func(addr string) (call func(key string) error, 
 		end()
 		return nil, nil, err
 	}
-	return func(_ int, i uint64) error { return call(pick(r.keys, i)) }, end, nil
+	return func(_ int, i uint64) error { return call(of(r.keys, i)) }, end, nil
 }
 
 // fill makes a state for every key.
