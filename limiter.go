@@ -23,7 +23,8 @@ type Limiter struct {
 	store     driver.Store
 	info      driver.Info
 	opts      Options
-	namespace string // escaped
+	onError   atomic.Uint32 // the OnError of limits that do not say
+	namespace string        // escaped
 	hashes    bool   // keys
 	err       error  // what is wrong with the options
 
@@ -65,6 +66,7 @@ func New(store driver.Store, opts *Options) *Limiter {
 	if l.opts.OnError == 0 {
 		l.opts.OnError = DenyOnError
 	}
+	l.onError.Store(uint32(l.opts.OnError))
 	if l.opts.Timeout <= 0 {
 		l.opts.Timeout = 5 * time.Second
 	}
@@ -295,7 +297,20 @@ func (l *Limiter) policy(p *plan) OnError {
 	if p.id.onError != 0 {
 		return p.id.onError
 	}
-	return l.opts.OnError
+	return OnError(l.onError.Load())
+}
+
+// SetOnError changes Options.OnError, for failures from now on; 0 is the default. A value that is none of the policies is
+// ErrInvalidLimit, and changes nothing.
+func (l *Limiter) SetOnError(o OnError) error {
+	if o > LocalOnError {
+		return invalidf(ErrInvalidLimit, "an unknown OnError")
+	}
+	if o == 0 {
+		o = DenyOnError
+	}
+	l.onError.Store(uint32(o))
+	return nil
 }
 
 func (l *Limiter) isLocal(p *plan) bool { return l.policy(p) == LocalOnError }

@@ -111,7 +111,7 @@ func (t *target) open(ctx context.Context) (base *url.URL, transport http.RoundT
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	s, err := New(ctx, cfg, t.opts.withLogger(slog.New(slog.DiscardHandler)))
+	s, err := New(ctx, cfg, t.opts.forProgram(slog.New(slog.DiscardHandler), nil, nil))
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -50,6 +50,9 @@ type Config struct {
 	// ShutdownTimeout bounds how long a stop waits for calls under way. 10 s by default.
 	ShutdownTimeout time.Duration
 
+	// Watch has the command serve read the configuration anew when one of its files changes. True by default.
+	Watch bool
+
 	Log      LogConfig
 	SQLite   SQLiteConfig
 	Memory   MemoryConfig
@@ -117,6 +120,7 @@ func Defaults() *Config {
 		Outage:          ration.Outage{Failures: 5, Probe: time.Second, Parts: 10, MaxKeys: 100_000},
 		Timeout:         5 * time.Second,
 		ShutdownTimeout: 10 * time.Second,
+		Watch:           true,
 		Log:             LogConfig{Level: slog.LevelInfo, Format: "text"},
 		SQLite:          SQLiteConfig{Synchronous: "full"},
 		Postgres:        PostgresConfig{Schema: "ration", Migrate: "auto"},

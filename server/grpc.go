@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -36,8 +37,8 @@ const (
 // services are what is served over gRPC.
 type services struct {
 	api    rationv1.RationServiceServer
-	envoy  *envoyrls.Service // nil: none
-	config *envoyrls.Config
+	envoy  *envoyrls.Service               // nil: none
+	config atomic.Pointer[envoyrls.Config] // nil: none
 	health *grpcapi.Health
 }
 
@@ -70,15 +71,17 @@ func envoyFaults(err error) error {
 
 func newServices(s *Server, store driver.Store) (r *services, err error) {
 	r = new(services)
-	opts := &grpcapi.Options{Limits: s.cfg.Limits, Logger: s.log, Timeout: s.cfg.Timeout}
+	opts := &grpcapi.Options{Decide: s.decide, Logger: s.log, Timeout: s.cfg.Timeout}
 	if r.api, err = grpcapi.New(s.limiter, store, opts); err != nil {
 		return nil, err
 	}
-	if r.config, err = s.cfg.Envoy.load(); err != nil {
+	config, err := s.cfg.Envoy.load()
+	if err != nil {
 		return nil, err
 	}
+	r.config.Store(config)
 	names := []string{rationv1.RationService_ServiceDesc.ServiceName}
-	if r.config != nil {
+	if config != nil {
 		envoy := &envoyrls.Options{
 			DynamicMetadata: s.cfg.Envoy.DynamicMetadata, Shadow: s.cfg.Envoy.ShadowMode, Quota: s.cfg.Envoy.QuotaMode,
 			Logger: s.log, Timeout: s.cfg.Timeout,
@@ -86,7 +89,7 @@ func newServices(s *Server, store driver.Store) (r *services, err error) {
 		if s.cfg.Envoy.ResponseHeaders {
 			envoy.Headers = new(envoyrls.Headers)
 		}
-		if r.envoy, err = envoyrls.New(s.limiter, store, r.config, envoy); err != nil {
+		if r.envoy, err = envoyrls.New(s.limiter, store, config, envoy); err != nil {
 			return nil, err
 		}
 		names = append(names, rlsv3.RateLimitService_ServiceDesc.ServiceName)
@@ -97,10 +100,11 @@ func newServices(s *Server, store driver.Store) (r *services, err error) {
 
 // domains is how many of Envoy's there are.
 func (r *services) domains() int {
-	if r.config == nil {
+	config := r.config.Load()
+	if config == nil {
 		return 0
 	}
-	return len(r.config.Domains())
+	return len(config.Domains())
 }
 
 // RegisterGRPC adds the services of the configuration to a gRPC server of your own: ration.v1.RationService, Envoy's rate
@@ -164,10 +168,7 @@ func (s *Server) ServeGRPC(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) grpcOptions() []grpc.ServerOption {
-	unary := []grpc.UnaryServerInterceptor{s.recoverUnary}
-	if s.log.Enabled(context.Background(), slog.LevelDebug) {
-		unary = append(unary, s.logUnary)
-	}
+	unary := []grpc.UnaryServerInterceptor{s.recoverUnary, s.logUnary}
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxReceived),
@@ -220,6 +221,9 @@ func (s *Server) panicked(method string, cause any) error {
 
 // logUnary tells of each call at level debug: what and how long, not for whom.
 func (s *Server) logUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if !s.log.Enabled(ctx, slog.LevelDebug) {
+		return handler(ctx, request)
+	}
 	start := time.Now()
 	answer, err := handler(ctx, request)
 	s.log.Debug("call", "method", info.FullMethod, "status", status.Code(err).String(), "duration", time.Since(start))

@@ -19,7 +19,7 @@ type RESPConfig struct {
 
 func newRESP(s *Server, store driver.Store) (*respapi.Service, error) {
 	return respapi.New(s.limiter, store, &respapi.Options{
-		Limits: s.cfg.Limits, Logger: s.log, MaxConns: maxConns, ShutdownTimeout: s.cfg.ShutdownTimeout,
+		Decide: s.decide, Logger: s.log, MaxConns: maxConns, ShutdownTimeout: s.cfg.ShutdownTimeout,
 	})
 }
 

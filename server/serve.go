@@ -23,6 +23,9 @@ func (p *program) serve() *cobra.Command {
 Every flag can also stand in the file of --config, with its name's parts as keys, and in the environment, as RATION_ and its
 name in capitals. A flag goes before the environment, the environment before the file, the file before the defaults.
 
+SIGHUP, and a change of the file, have the configuration read anew: limits, checks, Envoy's files, on_error and log.level change
+between two calls. If it is wrong, or something else has changed in it, the one before stays, and the log says why.
+
 Calls under way are finished before the program ends; a second signal ends it at once. Exit codes: 0 stopped by a signal,
 2 it could not start or go on.`,
 		Example: `  ration serve
@@ -33,16 +36,16 @@ Calls under way are finished before the program ends; a second signal ends it at
 			if err != nil {
 				return err
 			}
-			return p.run(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return p.run(cmd.Context(), from, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	from.register(cmd, func(*setting) bool { return true })
 	return cmd
 }
 
-func (p *program) run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err error) {
-	log := newLogger(cfg.Log, stderr)
-	s, err := New(ctx, cfg, p.opts.withLogger(log))
+func (p *program) run(ctx context.Context, from *source, cfg *Config, stdout, stderr io.Writer) (err error) {
+	log, level := newLogger(cfg.Log, stderr)
+	s, err := New(ctx, cfg, p.opts.forProgram(log, level, from.load))
 	if err != nil {
 		return err
 	}
@@ -68,6 +71,10 @@ func (p *program) run(ctx context.Context, cfg *Config, stdout, stderr io.Writer
 	if resp != nil {
 		defer resp.Close()
 		serve = append(serve, func(ctx context.Context) error { return s.ServeRESP(ctx, resp) })
+	}
+	serve = append(serve, s.reloadAtHangup())
+	if cfg.Watch {
+		serve = append(serve, func(ctx context.Context) error { return s.watch(ctx, from.path()) })
 	}
 	url, store, promise := "http://"+l.Addr().String(), redacted(cfg.Store), describe(s.info)
 	if cfg.Log.Format == "json" {
@@ -109,12 +116,14 @@ func together(ctx context.Context, serve ...func(context.Context) error) (err er
 	return err
 }
 
-func newLogger(cfg LogConfig, w io.Writer) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: cfg.Level}
+func newLogger(cfg LogConfig, w io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(cfg.Level)
+	opts := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		return slog.New(slog.NewJSONHandler(w, opts)), level
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return slog.New(slog.NewTextHandler(w, opts)), level
 }
 
 func plural(n int, what string) string {
@@ -165,13 +174,17 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-func (s *source) load() (*Config, error) {
-	file := s.file
-	if file == "" {
-		file = s.variable(envConfig)
+// path is that of the file; "" if there is none.
+func (s *source) path() string {
+	if s.file != "" {
+		return s.file
 	}
+	return s.variable(envConfig)
+}
+
+func (s *source) load() (*Config, error) {
 	cfg := s.opts.defaults()
-	if err := cfg.load(file, s.env, s.given); err != nil {
+	if err := cfg.load(s.path(), s.env, s.given); err != nil {
 		return nil, err
 	}
 	_, err := s.opts.opener(cfg.Store)

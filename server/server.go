@@ -15,6 +15,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/server/httpapi"
+	"github.com/ration-go/ration/server/internal/verbs"
 	"github.com/ration-go/ration/server/respapi"
 )
 
@@ -36,6 +37,10 @@ type Server struct {
 	handler http.Handler
 	rpc     *services        // nil: none
 	resp    *respapi.Service // nil: none
+
+	api      *httpapi.Handler
+	decide   *verbs.Service // that of all protocols
+	reloader reloader
 }
 
 // New opens the store that cfg names and makes the HTTP service over it. It does not listen: use Serve or Listen, or mount
@@ -67,17 +72,25 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		Timeout:          cfg.Timeout,
 		Logger:           s.log,
 	})
+	s.reloader = reloader{cfg: s.cfg, read: opts.Load, level: opts.level, secret: secretDigest(secret)}
+	if s.decide, err = verbs.New(s.limiter, store, cfg.Limits, cfg.Timeout); err != nil {
+		return nil, errors.Join(err, s.limiter.Close())
+	}
 	checks, err := cfg.httpChecks()
 	if err != nil {
 		return nil, errors.Join(err, s.limiter.Close())
 	}
-	api, err := httpapi.New(s.limiter, store, &httpapi.Options{
-		Limits: cfg.Limits, Checks: checks, Logger: s.log, Version: opts.Version, Timeout: cfg.Timeout,
+	reload := s.Reload
+	if opts.Load == nil {
+		reload = nil
+	}
+	s.api, err = httpapi.New(s.limiter, store, &httpapi.Options{
+		Decide: s.decide, Checks: checks, Logger: s.log, Version: opts.Version, Timeout: cfg.Timeout, Reload: reload,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.limiter.Close())
 	}
-	s.handler = sameOrigin(api)
+	s.handler = sameOrigin(s.api)
 	if cfg.GRPC.Listen != "" {
 		if s.rpc, err = newServices(s, store); err != nil {
 			return nil, errors.Join(err, s.limiter.Close())
@@ -189,10 +202,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // logged tells of each call at level debug: what and how long, not for whom. A path is shown as the handler knows it; callers
 // may put anything into theirs.
 func (s *Server) logged(next http.Handler) http.Handler {
-	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.log.Enabled(r.Context(), slog.LevelDebug) { // a reload can change the level
+			next.ServeHTTP(w, r)
+			return
+		}
 		start := time.Now()
 		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(status, r)

@@ -21,6 +21,7 @@ type setting struct {
 	help  string
 	set   func(c *Config, text string) error
 	get   func(c *Config) string // as set reads it
+	live  bool                   // a change is applied by a reload; false: it needs a restart
 }
 
 // flag is "log-level".
@@ -84,7 +85,7 @@ var settings = []*setting{
 		get: func(c *Config) string { return c.KeySecretFile },
 	},
 	{
-		name: "on_error", value: "deny|allow|local", help: "what a limit that does not say does when the store could not tell",
+		live: true, name: "on_error", value: "deny|allow|local", help: "what a limit that does not say does when the store could not tell",
 		set: func(c *Config, text string) (err error) { c.OnError, err = parseOnError(text); return err },
 		get: func(c *Config) string { return c.OnError.String() },
 	},
@@ -148,7 +149,7 @@ var settings = []*setting{
 		get: func(c *Config) string { return c.ShutdownTimeout.String() },
 	},
 	{
-		name: "log.level", value: "debug|info|warn|error", help: "what to log",
+		live: true, name: "log.level", value: "debug|info|warn|error", help: "what to log",
 		set: func(c *Config, text string) (err error) { c.Log.Level, err = parseLevel(text); return err },
 		get: func(c *Config) string { return strings.ToLower(c.Log.Level.String()) },
 	},
@@ -217,15 +218,22 @@ var settings = []*setting{
 		get: func(c *Config) string { return strconv.Itoa(c.Redis.WaitReplicas) },
 	},
 	{
-		name: "envoy.configs", value: "PATH,...", help: "files of Envoy's rate limit service, or folders of them, to be served over gRPC",
+		live: true, name: "envoy.configs", value: "PATH,...", help: "files of Envoy's rate limit service, or folders of them, to be served over gRPC",
 		set: func(c *Config, text string) error { c.Envoy.Configs = parsePaths(text); return nil },
 		get: func(c *Config) string { return strings.Join(c.Envoy.Configs, ",") },
 	},
-	boolean("envoy.merge", "whether several of them may describe one domain", func(c *Config) *bool { return &c.Envoy.Merge }),
+	atOnce(boolean("envoy.merge", "whether several of them may describe one domain", func(c *Config) *bool { return &c.Envoy.Merge })),
 	boolean("envoy.response_headers", "whether Envoy adds RateLimit-… to responses", func(c *Config) *bool { return &c.Envoy.ResponseHeaders }),
 	boolean("envoy.dynamic_metadata", "whether Envoy's filters are told of descriptors and quotas", func(c *Config) *bool { return &c.Envoy.DynamicMetadata }),
 	boolean("envoy.shadow_mode", "whether Envoy is always told OK", func(c *Config) *bool { return &c.Envoy.ShadowMode }),
 	boolean("envoy.quota_mode", "whether all of Envoy's rules are of quota_mode", func(c *Config) *bool { return &c.Envoy.QuotaMode }),
+	boolean("watch", "whether a change of the configuration's files is read at once", func(c *Config) *bool { return &c.Watch }),
+}
+
+// atOnce is s as one that a reload applies.
+func atOnce(s *setting) *setting {
+	s.live = true
+	return s
 }
 
 // boolean is a setting that is true or false.

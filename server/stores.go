@@ -53,6 +53,10 @@ type Options struct {
 	Version string
 	// Logger of a Server; default slog.Default(). The command serve makes its own, as the configuration says.
 	Logger *slog.Logger
+	// Load reads the configuration anew, for Server.Reload: from where that of New came. The command serve has its own.
+	Load func() (*Config, error)
+
+	level *slog.LevelVar // of Logger; nil: it is not for a reload to change
 }
 
 func (o *Options) resolved() *Options {
@@ -119,8 +123,9 @@ func redacted(text string) string {
 	return before + "//" + user + ":xxxxx" + rest[at:]
 }
 
-func (o *Options) withLogger(log *slog.Logger) *Options {
+// forProgram is o for a server of a command, whose configuration is read by load.
+func (o *Options) forProgram(log *slog.Logger, level *slog.LevelVar, load func() (*Config, error)) *Options {
 	r := *o
-	r.Logger = log
+	r.Logger, r.level, r.Load = log, level, load
 	return &r
 }

@@ -1,6 +1,7 @@
 package envoyrls
 
 import (
+	"crypto/sha256"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +18,11 @@ import (
 type Config struct {
 	domains map[string]*domain
 	rules   int
+	digest  [sha256.Size]byte // of the files
 }
+
+// Equal reports whether c and other come from the same files, to the byte, in the same order.
+func (c *Config) Equal(other *Config) bool { return other != nil && c.digest == other.digest }
 
 // Domains are the names, sorted.
 func (c *Config) Domains() []string { return slices.Sorted(maps.Keys(c.domains)) }

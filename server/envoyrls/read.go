@@ -2,6 +2,7 @@ package envoyrls
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -123,7 +124,11 @@ func plain(err error) error {
 func Parse(files []File, merge bool) (*Config, error) {
 	cfg := &Config{domains: map[string]*domain{}}
 	var faults []error
+	digest := sha256.New()
+	fmt.Fprintln(digest, merge)
 	for _, f := range files {
+		fmt.Fprintf(digest, "%q %d\n", f.Name, len(f.Data))
+		_, _ = digest.Write(f.Data) // never fails
 		r := &reader{cfg: cfg, merge: merge}
 		r.file(f.Data)
 		slices.SortStableFunc(r.Faults, func(a, b yamlnode.Fault) int { return cmp.Compare(a.Line, b.Line) })
@@ -134,6 +139,7 @@ func Parse(files []File, merge bool) (*Config, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	digest.Sum(cfg.digest[:0])
 	return cfg, nil
 }
 

@@ -22,6 +22,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Timeout of what is asked of the store itself (health, lists); default 5 s. The Limiter has its own.
 	Timeout time.Duration
+	// Decide is what several protocols of one server share; nil: the service has its own. Only package server can make one. Its
+	// limits go before Limits.
+	Decide *verbs.Service
 }
 
 // New makes the service on l, which decides, and store, which is l's own. It fails if a limit has no name, a name that
@@ -33,9 +36,12 @@ func New(l *ration.Limiter, store driver.Store, opts *Options) (rationv1.RationS
 	if opts == nil {
 		opts = new(Options)
 	}
-	decide, err := verbs.New(l, store, opts.Limits, opts.Timeout)
-	if err != nil {
-		return nil, fmt.Errorf("grpcapi: %w", err)
+	decide := opts.Decide
+	if decide == nil {
+		var err error
+		if decide, err = verbs.New(l, store, opts.Limits, opts.Timeout); err != nil {
+			return nil, fmt.Errorf("grpcapi: %w", err)
+		}
 	}
 	return &service{verbs: decide, failures: verbs.NewFailures(opts.Logger)}, nil
 }
@@ -55,7 +61,7 @@ type chargeFields interface {
 }
 
 // keyAndLimit is who and what.
-func (s *service) keyAndLimit(r chargeFields, name *string) (key ration.Key, limit ration.Limit, err error) {
+func (s *service) keyAndLimit(limits *verbs.Limits, r chargeFields, name *string) (key ration.Key, limit ration.Limit, err error) {
 	if err = known(r); err != nil {
 		return key, nil, err
 	}
@@ -65,14 +71,14 @@ func (s *service) keyAndLimit(r chargeFields, name *string) (key ration.Key, lim
 	if r.GetLimit() == "" {
 		return key, nil, verbs.At("/limit", verbs.Problem(codeMissing, "no limit; give the name of a configured one, or a limit's text, such as \"bucket 10/1m burst 20\""))
 	}
-	limit, err = s.verbs.Limit(r.GetLimit(), name)
+	limit, err = s.verbs.Limit(limits, r.GetLimit(), name)
 	return key, limit, err
 }
 
 const codeMissing = wire.Code(strictjson.MissingField)
 
 func (s *service) take(ctx context.Context, r *rationv1.TakeRequest) (d ration.Decision, err error) {
-	key, limit, err := s.keyAndLimit(r, r.Name)
+	key, limit, err := s.keyAndLimit(s.verbs.Limits(), r, r.Name)
 	if err != nil {
 		return d, err
 	}
@@ -96,7 +102,7 @@ func (s *service) Take(ctx context.Context, r *rationv1.TakeRequest) (*rationv1.
 
 // Peek is of the proto.
 func (s *service) Peek(ctx context.Context, r *rationv1.PeekRequest) (*rationv1.PeekResponse, error) {
-	key, limit, err := s.keyAndLimit(r, r.Name)
+	key, limit, err := s.keyAndLimit(s.verbs.Limits(), r, r.Name)
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
@@ -125,9 +131,9 @@ func (s *service) charges(r message, list []*rationv1.Charge) ([]ration.Charge, 
 	if err := known(r); err != nil {
 		return nil, err
 	}
-	charges := make([]ration.Charge, len(list))
+	charges, limits := make([]ration.Charge, len(list)), s.verbs.Limits()
 	for i, c := range list {
-		key, limit, err := s.keyAndLimit(c, c.Name)
+		key, limit, err := s.keyAndLimit(limits, c, c.Name)
 		if err != nil {
 			return nil, verbs.Within(fmt.Sprintf("/charges/%d", i), err)
 		}
@@ -138,7 +144,7 @@ func (s *service) charges(r message, list []*rationv1.Charge) ([]ration.Charge, 
 
 // Refund is of the proto.
 func (s *service) Refund(ctx context.Context, r *rationv1.RefundRequest) (*rationv1.RefundResponse, error) {
-	key, limit, err := s.keyAndLimit(r, r.Name)
+	key, limit, err := s.keyAndLimit(s.verbs.Limits(), r, r.Name)
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
@@ -151,7 +157,7 @@ func (s *service) Refund(ctx context.Context, r *rationv1.RefundRequest) (*ratio
 
 // Reset is of the proto.
 func (s *service) Reset(ctx context.Context, r *rationv1.ResetRequest) (*rationv1.ResetResponse, error) {
-	key, limit, err := s.keyAndLimit(r, r.Name)
+	key, limit, err := s.keyAndLimit(s.verbs.Limits(), r, r.Name)
 	if err == nil {
 		err = s.verbs.Limiter.Reset(ctx, key, limit)
 	}
@@ -197,7 +203,7 @@ func (s *service) ListLimits(ctx context.Context, r *rationv1.ListLimitsRequest)
 		return nil, s.status(ctx, err)
 	}
 	a := new(rationv1.ListLimitsResponse)
-	for _, rule := range s.verbs.Limits() {
+	for _, rule := range s.verbs.Limits().Rules() {
 		one := &rationv1.Limit{Name: rule.Name, Limit: rule.String()}
 		if rule.OnError != 0 {
 			one.OnError = rule.OnError.String()

@@ -11,6 +11,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/httplimit"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/internal/verbs"
 )
 
 // ofCheck is the path of checks, before the name of a limit.
@@ -53,8 +54,8 @@ type checkProblem struct {
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
-// readyChecks tests list, and makes what answers it.
-func (h *handler) readyChecks(list []Check) (map[string]*check, error) {
+// readyChecks tests list, which is of limits, and makes what answers it.
+func (h *handler) readyChecks(limits *verbs.Limits, list []Check) (map[string]*check, error) {
 	checks := map[string]*check{}
 	for _, given := range list {
 		c := &check{Check: given}
@@ -67,7 +68,7 @@ func (h *handler) readyChecks(list []Check) (map[string]*check, error) {
 		if c.Limit == "" || strings.Contains(c.Limit, " ") {
 			return fail(errors.New("a limit is named"))
 		}
-		limit, err := h.Limit(c.Limit, nil)
+		limit, err := h.Limit(limits, c.Limit, nil)
 		if err != nil {
 			return fail(err)
 		}
@@ -104,7 +105,7 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request, name string) {
 		// Proxies may announce the client's body and not send it. Go's server would wait for it before it answers.
 		w.Header().Set("Connection", "close")
 	}
-	c := h.checks[name]
+	c := (*h.checks.Load())[name]
 	switch {
 	case c == nil:
 		h.fail(w, r, problem(codeNotFound, "the configuration has no check of a limit of this name"))

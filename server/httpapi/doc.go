@@ -24,6 +24,7 @@
 //	POST /v1/holds      open holds, for package client               see internal/wire
 //	POST /v1/sweep      remove what has expired, for package client  see internal/wire
 //	GET  /v1/check/{limit}  whether a request may pass, for proxies  status 200 or 429; see below
+//	POST /v1/admin/reload   read the configuration anew              {"done": true}
 //	GET  /v1/limits     the named limits                             {"limits": [{"name": "chat", "limit": "bucket 10/1m burst 20"}]}
 //	GET  /healthz       whether the store answers                    {"status": "ok", "version": "…"}
 //	GET  /openapi.json  this, for machines
@@ -140,7 +141,8 @@
 //	403  no_key (of a check)
 //	404  not_found, no_reservation (none of this id is known: it never was, or ended a day ago)
 //	405  method_not_allowed, with the header Allow
-//	409  overflow (a count would pass 2^53 − 1), ended (the reservation ended in another way), id_reused
+//	409  overflow (a count would pass 2^53 − 1), ended (the reservation ended in another way), id_reused, invalid_config (of a
+//	     reload; the server's log says what is wrong)
 //	413  body_too_large
 //	415  unsupported_media_type
 //	429  quota_exceeded (of a check)

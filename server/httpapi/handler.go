@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ration-go/ration"
@@ -34,6 +35,11 @@ type Options struct {
 	Version string
 	// Timeout of what the handler asks the store itself (apply, healthz); default 5 s. The Limiter has its own.
 	Timeout time.Duration
+	// Reload, if not nil, answers POST /v1/admin/reload: it reads the configuration anew, and fails if that is wrong.
+	Reload func(context.Context) error
+	// Decide is what several protocols of one server share; nil: a handler has its own. Only package server can make one. Its
+	// limits go before Limits, which then must be empty.
+	Decide *verbs.Service
 }
 
 // MaxBody is the greatest length of a request's body in bytes, but for /v1/apply, where it is 4 MiB.
@@ -45,29 +51,68 @@ const MaxBody = 64 << 10
 // The handler is safe for concurrent use. Close l only when no request is under way any more. Requests end with their
 // context; time limits of connections, and who may connect, are the server's matter. Its idle connections should live for
 // at least two minutes, longer than those of package client.
-func New(l *ration.Limiter, store driver.Store, opts *Options) (http.Handler, error) {
+func New(l *ration.Limiter, store driver.Store, opts *Options) (*Handler, error) {
 	if opts == nil {
 		opts = new(Options)
 	}
-	service, err := verbs.New(l, store, opts.Limits, opts.Timeout)
+	service, err := opts.Decide, error(nil)
+	if service == nil {
+		service, err = verbs.New(l, store, opts.Limits, opts.Timeout)
+	} else if len(opts.Limits) > 0 {
+		err = errors.New("the limits are those of Options.Decide")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: %w", err)
 	}
-	h := &handler{Service: service, version: opts.Version, listed: listOf(service.Limits()), log: verbs.NewFailures(opts.Logger)}
+	h := &handler{Service: service, version: opts.Version, log: verbs.NewFailures(opts.Logger), reloading: opts.Reload}
 	h.routes = h.table()
-	if h.checks, err = h.readyChecks(opts.Checks); err != nil {
+	checks, err := h.readyChecks(service.Limits(), opts.Checks)
+	if err != nil {
 		return nil, err
 	}
-	return h, nil
+	h.checks.Store(&checks)
+	return &Handler{h}, nil
+}
+
+// Handler answers the API. Its methods are safe for concurrent use.
+type Handler struct{ h *handler }
+
+// ServeHTTP answers a request. It sets r.Pattern to what it does, without ids, for who keeps a log.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.h.ServeHTTP(w, r) }
+
+// Update makes limits and checks those of requests from now on, all of them or, if one is wrong, none. A request under way
+// is decided by those that there were when it came. Counts stay, as those of a limit whose numbers change do.
+func (h *Handler) Update(limits []ration.Rule, checks []Check) error {
+	next, err := verbs.NewLimits(limits)
+	if err != nil {
+		return fmt.Errorf("httpapi: %w", err)
+	}
+	commit, err := h.Prepare(next, checks)
+	if err != nil {
+		return err
+	}
+	h.h.SetLimits(next)
+	commit()
+	return nil
+}
+
+// Prepare makes checks of limits ready, and answers what puts them in the place of those that there are. It is for package
+// server, which also knows other protocols; see Update.
+func (h *Handler) Prepare(limits *verbs.Limits, checks []Check) (commit func(), err error) {
+	ready, err := h.h.readyChecks(limits, checks)
+	if err != nil {
+		return nil, err
+	}
+	return func() { h.h.checks.Store(&ready) }, nil
 }
 
 type handler struct {
 	*verbs.Service
-	version string
-	listed  limitsAnswer
-	log     *verbs.Failures
-	routes  map[string]route
-	checks  map[string]*check
+	version   string
+	log       *verbs.Failures
+	routes    map[string]route
+	checks    atomic.Pointer[map[string]*check]
+	reloading func(context.Context) error // nil: there is none
 }
 
 // route is what a path does.
@@ -118,6 +163,8 @@ func (h *handler) table() map[string]route {
 		"/v1/sweep": post(h.sweep),
 
 		ofCheck + "{limit}": {method: http.MethodGet, direct: h.check},
+
+		"/v1/admin/reload": post(h.reload),
 
 		"/v1/limits":    get(h.limits),
 		"/healthz":      get(h.health),
@@ -180,7 +227,6 @@ func (h *handler) find(u *url.URL) (rt route, pattern, id string, ok bool) {
 	return rt, pattern, id, ok
 }
 
-// ServeHTTP answers a request. It sets r.Pattern to what it does, without ids, for who keeps a log.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, pattern, id, ok := h.find(r.URL)
 	if ok {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -70,11 +71,12 @@ func newTestHandler(t *testing.T) *handler {
 	h, err := New(l, store, &Options{
 		Limits: []ration.Rule{{Name: "chat", Limit: ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)}}},
 		Logger: slog.New(slog.DiscardHandler),
+		Reload: func(context.Context) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h.(*handler)
+	return h.h
 }
 
 // TestDocumentAndHandlersAgree compares every path, field, type and code of openapi.json with what the handlers have.

@@ -21,6 +21,7 @@ const (
 	codeNotFound             = wire.Code("not_found")
 	codeMethodNotAllowed     = wire.Code("method_not_allowed")
 	codeUnsupportedMediaType = wire.Code("unsupported_media_type")
+	codeInvalidConfig        = wire.Code("invalid_config") // of a reload
 	codeNoKey                = wire.Code("no_key")         // of a check
 	codeQuotaExceeded        = wire.Code("quota_exceeded") // of a check
 )
@@ -28,6 +29,7 @@ const (
 // statusOf is the status for each code that is not 400, bad input.
 var statusOf = map[wire.Code]int{
 	codeNoKey:                http.StatusForbidden,
+	codeInvalidConfig:        http.StatusConflict,
 	codeNotFound:             http.StatusNotFound,
 	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	codeBodyTooLarge:         http.StatusRequestEntityTooLarge,

@@ -9,11 +9,11 @@ import (
 )
 
 // keyAndLimit is who and what, as most verbs want them.
-func (h *handler) keyAndLimit(k *keyFields, f *limitFields) (key ration.Key, limit ration.Limit, err error) {
+func (h *handler) keyAndLimit(limits *verbs.Limits, k *keyFields, f *limitFields) (key ration.Key, limit ration.Limit, err error) {
 	if key, err = k.key(); err != nil {
 		return key, nil, err
 	}
-	limit, err = h.Limit(f.Limit, f.Name)
+	limit, err = h.Limit(limits, f.Limit, f.Name)
 	return key, limit, err
 }
 
@@ -30,7 +30,7 @@ func (h *handler) peek(ctx context.Context, r *charge) (decisionAnswer, error) {
 type verb func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error)
 
 func (h *handler) decide(ctx context.Context, r *charge, do verb) (a decisionAnswer, err error) {
-	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
+	key, limit, err := h.keyAndLimit(h.Limits(), &r.keyFields, &r.limitFields)
 	if err != nil {
 		return a, err
 	}
@@ -54,10 +54,10 @@ func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnsw
 }
 
 func (h *handler) charges(list []charge) ([]ration.Charge, error) {
-	charges := make([]ration.Charge, len(list))
+	charges, limits := make([]ration.Charge, len(list)), h.Limits()
 	for i := range list {
 		c := &list[i]
-		key, limit, err := h.keyAndLimit(&c.keyFields, &c.limitFields)
+		key, limit, err := h.keyAndLimit(limits, &c.keyFields, &c.limitFields)
 		if err != nil {
 			return nil, verbs.Within(fmt.Sprintf("/charges/%d", i), err)
 		}
@@ -67,7 +67,7 @@ func (h *handler) charges(list []charge) ([]ration.Charge, error) {
 }
 
 func (h *handler) refund(ctx context.Context, r *refundRequest) (a refundAnswer, err error) {
-	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
+	key, limit, err := h.keyAndLimit(h.Limits(), &r.keyFields, &r.limitFields)
 	if err == nil {
 		a.Given, err = h.Refund(ctx, key, limit, verbs.Or(r.Cost, 1), r.AtUS)
 	}
@@ -75,7 +75,7 @@ func (h *handler) refund(ctx context.Context, r *refundRequest) (a refundAnswer,
 }
 
 func (h *handler) reset(ctx context.Context, r *resetRequest) (a doneAnswer, err error) {
-	key, limit, err := h.keyAndLimit(&r.keyFields, &r.limitFields)
+	key, limit, err := h.keyAndLimit(h.Limits(), &r.keyFields, &r.limitFields)
 	if err == nil {
 		err = h.Limiter.Reset(ctx, key, limit)
 	}
@@ -99,7 +99,9 @@ func (h *handler) hit(ctx context.Context, r *hitRequest) (a hitAnswer, err erro
 	return hitAnswer{count, verbs.Millis(left)}, err
 }
 
-func (h *handler) limits(context.Context) (limitsAnswer, error) { return h.listed, nil }
+func (h *handler) limits(context.Context) (limitsAnswer, error) {
+	return listOf(h.Limits().Rules()), nil
+}
 
 // listOf is rules as they are shown.
 func listOf(rules []ration.Rule) limitsAnswer {

@@ -26,6 +26,9 @@ type Options struct {
 	MaxConns int
 	// ShutdownTimeout is for how long a stop waits for commands under way; default 10 s.
 	ShutdownTimeout time.Duration
+	// Decide is what several protocols of one server share; nil: the service has its own. Only package server can make one. Its
+	// limits go before Limits.
+	Decide *verbs.Service
 }
 
 // Service answers commands. Its methods are safe for concurrent use.
@@ -44,9 +47,11 @@ func New(l *ration.Limiter, store driver.Store, opts *Options) (*Service, error)
 	if opts != nil {
 		s.opts = *opts
 	}
-	var err error
-	if s.Service, err = verbs.New(l, store, s.opts.Limits, 0); err != nil {
-		return nil, fmt.Errorf("respapi: %w", err)
+	if s.Service = s.opts.Decide; s.Service == nil {
+		var err error
+		if s.Service, err = verbs.New(l, store, s.opts.Limits, 0); err != nil {
+			return nil, fmt.Errorf("respapi: %w", err)
+		}
 	}
 	if s.opts.Logger == nil {
 		s.opts.Logger = slog.Default()

@@ -1,12 +1,10 @@
 package verbs
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ration-go/ration"
@@ -21,8 +19,7 @@ type Service struct {
 	Info    driver.Info
 	Timeout time.Duration // of what is asked of the Store itself
 
-	rules  map[string]ration.Rule
-	listed []ration.Rule
+	limits atomic.Pointer[Limits]
 	texts  texts
 }
 
@@ -35,37 +32,32 @@ func New(l *ration.Limiter, store driver.Store, limits []ration.Rule, timeout ti
 	if timeout <= 0 {
 		timeout = 5 * time.Second
 	}
-	s := &Service{Limiter: l, Store: store, Info: store.Info(), Timeout: timeout, rules: map[string]ration.Rule{}}
-	for _, rule := range limits {
-		if err := rule.Validate(); err != nil {
-			return nil, fmt.Errorf("limit %q: %w", rule.Name, err)
-		}
-		if rule.Name == "" {
-			return nil, fmt.Errorf("the limit %q has no name", rule)
-		}
-		if _, twice := s.rules[rule.Name]; twice {
-			return nil, fmt.Errorf("two limits have the name %q", rule.Name)
-		}
-		s.rules[rule.Name] = rule
+	s := &Service{Limiter: l, Store: store, Info: store.Info(), Timeout: timeout}
+	named, err := NewLimits(limits)
+	if err != nil {
+		return nil, err
 	}
-	s.listed = slices.SortedFunc(slices.Values(limits), func(a, b ration.Rule) int { return cmp.Compare(a.Name, b.Name) })
+	s.SetLimits(named)
 	return s, nil
 }
 
-// Limits are the configured ones, by name.
-func (s *Service) Limits() []ration.Rule { return s.listed }
+// Limits are the configured ones. They may change from one call to the next: a request that names several limits asks once.
+func (s *Service) Limits() *Limits { return s.limits.Load() }
 
-// Limit is what a request means by text, the name of a configured limit or a limit's text, and the name for the latter.
-func (s *Service) Limit(text string, name *string) (ration.Limit, error) {
+// SetLimits makes l the configured limits of requests from now on.
+func (s *Service) SetLimits(l *Limits) { s.limits.Store(l) }
+
+// Limit is what a request means by text, the name of one of the limits of l or a limit's text, and the name for the latter.
+func (s *Service) Limit(l *Limits, text string, name *string) (ration.Limit, error) {
 	if !strings.Contains(text, " ") {
-		rule, ok := s.rules[text]
+		limit, ok := l.byName[text]
 		switch {
 		case !ok:
 			return nil, At("/limit", Problem(CodeUnknownLimit, "no limit of this name is configured; GET /v1/limits lists them, and a limit's text reads like \"bucket 10/1m burst 20\""))
 		case name != nil:
 			return nil, At("/limit", Problem(wire.CodeInvalidLimit, "a configured limit has its own name; leave out \"name\""))
 		}
-		return rule, nil
+		return limit, nil
 	}
 	limit, err := s.texts.parse(text)
 	if err != nil {
