@@ -25,8 +25,8 @@ type Limiter struct {
 	opts      Options
 	onError   atomic.Uint32 // the OnError of limits that do not say
 	namespace string        // escaped
-	hashes    bool   // keys
-	err       error  // what is wrong with the options
+	hashes    bool          // keys
+	err       error         // what is wrong with the options
 
 	plans   plans
 	calls   sync.Pool       // of *call

@@ -188,10 +188,10 @@ func TestWrongReloadUnderLoad(t *testing.T) {
 		return nil
 	})
 	wrong := []string{
-		strings.Replace(config, "fixed", "fixt", 1),                      // no limit
-		strings.Replace(config, "limits:", "limit:", 1),                  // no setting
-		config + "namespace: other\n",                                    // needs a restart
-		strings.Replace(config, "chat: header", "cat: header", 1),        // no such limit
+		strings.Replace(config, "fixed", "fixt", 1),                       // no limit
+		strings.Replace(config, "limits:", "limit:", 1),                   // no setting
+		config + "namespace: other\n",                                     // needs a restart
+		strings.Replace(config, "chat: header", "cat: header", 1),         // no such limit
 		strings.Replace(config, "50/1h", "9/1h", 1) + "on_error: maybe\n", // half of it right
 		": : :",
 		"", // the defaults: another store
