@@ -111,6 +111,8 @@ func (t *target) open(ctx context.Context) (base *url.URL, transport http.RoundT
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	// Who can open the store needs no leave of its server.
+	cfg.Access, cfg.API, cfg.Audit = AccessConfig{}, APIConfig{Limit: "off", FailedLimit: "off"}, AuditConfig{}
 	s, err := New(ctx, cfg, t.opts.forProgram(slog.New(slog.DiscardHandler), nil, nil))
 	if err != nil {
 		return nil, nil, nil, err

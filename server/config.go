@@ -20,8 +20,8 @@ const DefaultStore = "sqlite:ration.db"
 // Config says what a server does. It is one struct behind the file, the environment and the flags: read it with [Load], or
 // start from [Defaults], and change fields as needed. It is not changed by [New].
 type Config struct {
-	// Listen is host:port. Port 0 is any free port. A host beyond loopback is served too, with a warning: there is no
-	// access control yet.
+	// Listen is host:port. Port 0 is any free port. A host beyond loopback is served only if callers are asked who they are: see
+	// Access.
 	Listen string
 	// Hosts are names, beside localhost and addresses, under which a server on loopback may be called: those that a proxy
 	// in front of it passes on. Others are refused, since a web page can make a name of its own mean this machine.
@@ -52,6 +52,12 @@ type Config struct {
 
 	// Watch has the command serve read the configuration anew when one of its files changes. True by default.
 	Watch bool
+	// Access says who may call.
+	Access AccessConfig
+	// API bounds how often.
+	API APIConfig
+	// Audit is for what is done by admins.
+	Audit AuditConfig
 
 	Log      LogConfig
 	SQLite   SQLiteConfig
@@ -138,6 +144,9 @@ func (c *Config) Validate() error {
 	}
 	if len(c.Envoy.Configs) > 0 && c.GRPC.Listen == "" {
 		faults = append(faults, fault{name: "envoy.configs", err: errors.New("Envoy asks over gRPC; set grpc.listen too, such as " + suggestedGRPC)})
+	}
+	if _, err := c.Access.parsed(); err != nil {
+		faults = append(faults, err)
 	}
 	seen := map[string]bool{}
 	for _, rule := range c.Limits {

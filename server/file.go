@@ -47,6 +47,9 @@ func (f *file) settings(node *yaml.Node, prefix string) {
 			f.checks(value)
 			return
 		}
+		if f.accessLists(name, value) {
+			return
+		}
 		if s := settingNamed(name); s != nil {
 			if text, ok := f.nodes.Text(value, name); ok {
 				if err := s.set(f.config, text); err != nil {
@@ -74,8 +77,11 @@ func keysUnder(prefix string) (keys []string) {
 			}
 		}
 	}
-	if prefix == "" {
+	switch prefix {
+	case "":
 		keys = append(keys, "limits", "check")
+	case "access.":
+		keys = append(keys, "tokens", "certificates")
 	}
 	return keys
 }

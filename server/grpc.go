@@ -121,8 +121,7 @@ func (s *Server) RegisterGRPC(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, s.rpc.health)
 }
 
-// ListenGRPC opens the address of the configuration for gRPC, and warns if others than this machine can reach it; nil if
-// there is none.
+// ListenGRPC opens the address of the configuration for gRPC; nil if there is none. It fails like Listen.
 func (s *Server) ListenGRPC(ctx context.Context) (net.Listener, error) {
 	if s.rpc == nil {
 		return nil, nil

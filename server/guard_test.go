@@ -21,6 +21,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 	on := func(listen string, hosts ...string) string {
 		cfg := server.Defaults()
 		cfg.Store, cfg.Listen, cfg.Hosts = "memory:", listen, hosts
+		cfg.Access.Insecure = true
 		opts := &server.Options{Logger: slog.New(slog.DiscardHandler), Stores: map[string]server.OpenFunc{"memory": server.OpenMemory}}
 		s := must[*server.Server](t)(server.New(t.Context(), cfg, opts))
 		l := must[net.Listener](t)(s.Listen(t.Context()))

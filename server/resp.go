@@ -23,8 +23,7 @@ func newRESP(s *Server, store driver.Store) (*respapi.Service, error) {
 	})
 }
 
-// ListenRESP opens the address of the configuration for Redis's protocol, and warns if others than this machine can reach it;
-// nil if there is none.
+// ListenRESP opens the address of the configuration for Redis's protocol; nil if there is none. It fails like Listen.
 func (s *Server) ListenRESP(ctx context.Context) (net.Listener, error) {
 	if s.resp == nil {
 		return nil, nil

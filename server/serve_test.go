@@ -195,22 +195,6 @@ func TestServeSaysWhyItCannotStart(t *testing.T) {
 	}
 }
 
-func TestListenBeyondLoopbackWarns(t *testing.T) {
-	t.Parallel()
-	const warning = "there is no access control yet"
-	loopback := serve(t, t.TempDir(), "--store", "memory:")
-	loopback.signal(syscall.SIGTERM)
-	loopback.end()
-	if text := loopback.stderr.String(); strings.Contains(text, warning) {
-		t.Errorf("on loopback it says %s", text)
-	}
-	for _, listen := range []string{"0.0.0.0:0", ":0"} {
-		p := start(t, t.TempDir(), nil, "serve", "--store", "memory:", "--listen", listen)
-		p.wait(p.stdout, "listens on")
-		p.wait(p.stderr, warning)
-	}
-}
-
 func TestLogsHoldNoKeys(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {

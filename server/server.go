@@ -14,6 +14,7 @@ import (
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/httpapi"
 	"github.com/ration-go/ration/server/internal/verbs"
 	"github.com/ration-go/ration/server/respapi"
@@ -34,6 +35,8 @@ type Server struct {
 	log     *slog.Logger
 	limiter *ration.Limiter
 	info    driver.Info
+	guard   *access.Guard
+	pages   *pages
 	handler http.Handler
 	rpc     *services        // nil: none
 	resp    *respapi.Service // nil: none
@@ -57,9 +60,12 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.guard, err = newGuard(cfg, secret, s.log, nil); err != nil {
+		return nil, err
+	}
 	store, err := opts.open(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.guard.Close())
 	}
 	s.info = store.Info()
 	s.limiter = ration.New(store, &ration.Options{
@@ -74,11 +80,11 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	})
 	s.reloader = reloader{cfg: s.cfg, read: opts.Load, level: opts.level, secret: secretDigest(secret)}
 	if s.decide, err = verbs.New(s.limiter, store, cfg.Limits, cfg.Timeout); err != nil {
-		return nil, errors.Join(err, s.limiter.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	checks, err := cfg.httpChecks()
 	if err != nil {
-		return nil, errors.Join(err, s.limiter.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	reload := s.Reload
 	if opts.Load == nil {
@@ -88,17 +94,19 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		Decide: s.decide, Checks: checks, Logger: s.log, Version: opts.Version, Timeout: cfg.Timeout, Reload: reload,
 	})
 	if err != nil {
-		return nil, errors.Join(err, s.limiter.Close())
+		return nil, errors.Join(err, s.Close())
 	}
-	s.handler = sameOrigin(s.api)
+	s.guard.Open(access.SessionPath)
+	s.pages = &pages{api: s.api, at: map[string]http.Handler{access.SessionPath: s.guard.Session()}}
+	s.handler = s.guard.Handler(sameOrigin(s.pages))
 	if cfg.GRPC.Listen != "" {
 		if s.rpc, err = newServices(s, store); err != nil {
-			return nil, errors.Join(err, s.limiter.Close())
+			return nil, errors.Join(err, s.Close())
 		}
 	}
 	if cfg.RESP.Listen != "" {
 		if s.resp, err = newRESP(s, store); err != nil {
-			return nil, errors.Join(err, s.limiter.Close())
+			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
@@ -127,13 +135,13 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 // Close closes the store, after the calls under way. A second Close does nothing.
 func (s *Server) Close() error {
-	if s.rpc != nil {
+	if s.rpc != nil && s.rpc.health != nil {
 		s.rpc.health.Shutdown()
 	}
-	return s.limiter.Close()
+	return errors.Join(s.limiter.Close(), s.guard.Close())
 }
 
-// Listen opens the address of the configuration, and warns if others than this machine can reach it.
+// Listen opens the address of the configuration. It fails if other machines could reach it and nobody is asked who they are.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	return s.listen(ctx, settingNamed("listen"))
 }
@@ -155,9 +163,8 @@ func (s *Server) listen(ctx context.Context, at *setting) (net.Listener, error) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at.name, err)
 	}
-	if !onLoopback(l) {
-		s.log.Warn("other machines can reach this server, and there is no access control yet: whoever can connect can charge and reset; "+
-			"put it behind a firewall or a proxy that asks who is calling", at.name, l.Addr().String())
+	if err := s.beyond(at.name, l); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", at.name, err), l.Close())
 	}
 	return l, nil
 }

@@ -159,6 +159,35 @@ var settings = []*setting{
 		get: func(c *Config) string { return c.Log.Format },
 	},
 	{
+		name: "access.tokens_file", value: "FILE", help: "tokens of callers, a line each, as \"ration token new\" prints them; read again when changed",
+		set: func(c *Config, text string) error { c.Access.TokensFile = text; return nil },
+		get: func(c *Config) string { return c.Access.TokensFile },
+	},
+	boolean("access.insecure", "whether to listen beyond this machine without asking anybody who they are", func(c *Config) *bool { return &c.Access.Insecure }),
+	{
+		name: "api.limit", value: "LIMIT", help: "how often one caller may ask, as a limit's text, or off; by default " + DefaultAPILimit + ", but not for this machine",
+		set: func(c *Config, text string) error {
+			c.API.Limit = text
+			_, err := limitOrOff(text, DefaultAPILimit)
+			return err
+		},
+		get: func(c *Config) string { return c.API.Limit },
+	},
+	{
+		name: "api.failed_limit", value: "LIMIT", help: "how often an address may fail to say who it is, or off; by default " + DefaultFailedLimit,
+		set: func(c *Config, text string) error {
+			c.API.FailedLimit = text
+			_, err := limitOrOff(text, DefaultFailedLimit)
+			return err
+		},
+		get: func(c *Config) string { return c.API.FailedLimit },
+	},
+	{
+		name: "audit.file", value: "FILE", help: "where admin actions are noted, in lines of JSON; by default the log",
+		set: func(c *Config, text string) error { c.Audit.File = text; return nil },
+		get: func(c *Config) string { return c.Audit.File },
+	},
+	{
 		name: "sqlite.synchronous", value: "full|normal", help: "whether a charge waits for the disk",
 		set: func(c *Config, text string) (err error) {
 			c.SQLite.Synchronous, err = oneOf(text, "full", "normal")
