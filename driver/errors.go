@@ -14,7 +14,9 @@ var (
 	ErrNoHold     error = sentinel("ration: no reservation of this id is known")
 	ErrAmounts    error = sentinel("ration: give one amount for each charge of the reservation; one for all only if all were equal")
 	ErrCorrupt    error = sentinel("ration: what the store holds under this key was not written by this version of ration")
-	ErrClosed     error = sentinel("ration: closed")
+	// ErrNoDocuments is of a store that could keep Documents, and lacks the place for them.
+	ErrNoDocuments error = sentinel("ration: the store has no place for documents")
+	ErrClosed      error = sentinel("ration: closed")
 )
 
 type sentinel string

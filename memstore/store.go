@@ -54,6 +54,8 @@ type Store struct {
 
 	timing sync.Mutex
 	timer  *time.Timer
+
+	documents documents
 }
 
 const (

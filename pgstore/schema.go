@@ -18,7 +18,10 @@ var files embed.FS
 
 // version is that of the schema. Functions carry a version of their own in their names, so that programs of two versions
 // can use one schema side by side.
-const version = 1
+const version = 2
+
+// countsVersion is the one that decisions need. Later ones add what a store can do without.
+const countsVersion = 1
 
 // ErrSchema says that the tables and functions are not there, or are those of an older version. Run [Migrate], or what
 // [SQL] prints, as a role that may create them.

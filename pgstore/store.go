@@ -24,6 +24,7 @@ type Store struct {
 
 	statements       [forms]string
 	sweep, due, open string
+	documents        documentCalls
 
 	isolate atomic.Bool // the database's default isolation level is not read committed
 	plain   atomic.Bool // prepared statements do not outlive a transaction here
@@ -50,11 +51,18 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
 	if v < version {
-		if o.NoMigrate {
+		if o.NoMigrate && v < countsVersion {
 			return nil, fmt.Errorf("%w: schema %q has version %d, and version %d is needed", ErrSchema, o.Schema, v, version)
 		}
-		if err := Migrate(ctx, pool, &o); err != nil {
+		if !o.NoMigrate {
+			err = Migrate(ctx, pool, &o)
+		}
+		if err != nil && (v < countsVersion || !mayNotCreate(err)) {
 			return nil, err
+		}
+		if o.NoMigrate || err != nil {
+			o.Logger.Warn("pgstore: the schema is of an older version, without documents; have a role that may create tables migrate it",
+				"schema", o.Schema, "version", v, "needed", version)
 		}
 	}
 	s := &Store{
@@ -67,6 +75,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 	s.sweep = "SELECT " + s.schema + ".ration_sweep_v1($1::text, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::boolean)"
 	s.due = "SELECT reply, names FROM " + s.schema + ".ration_due_v1($1::bigint, $2::bigint)"
 	s.open = "SELECT reply, names FROM " + s.schema + ".ration_open_v1($1::bytea, $2::bigint)"
+	s.documents = documentCallsOf(s.schema)
 	sweeping, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if o.SweepEvery > 0 {

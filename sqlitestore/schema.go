@@ -51,6 +51,22 @@ var schema = [...][]string{
 
 		`UPDATE ration_meta SET value = 2 WHERE name = 'schema'`,
 	},
+	{
+		// expires is 0 for what never does. An empty value is the mark of a document that was removed.
+		`CREATE TABLE ration_documents (
+			space    TEXT NOT NULL,
+			name     TEXT NOT NULL,
+			revision INTEGER NOT NULL,
+			expires  INTEGER NOT NULL,
+			value    BLOB NOT NULL,
+			PRIMARY KEY (space, name)
+		) STRICT, WITHOUT ROWID`,
+
+		`CREATE UNIQUE INDEX ration_documents_revision ON ration_documents (space, revision)`,
+		`CREATE INDEX ration_documents_expires ON ration_documents (expires) WHERE expires > 0`,
+
+		`UPDATE ration_meta SET value = 3 WHERE name = 'schema'`,
+	},
 }
 
 // schemaVersion is the newest version that this package knows.

@@ -45,6 +45,9 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped 
 		return dropped, err
 	}
 	n, err := s.sweep(ctx, now, max-dropped, always)
+	if err == nil && now == 0 {
+		err = s.sweepDocuments(ctx, always)
+	}
 	return dropped + n, err
 }
 
@@ -144,6 +147,7 @@ func (s *Store) sweepAlways(every time.Duration) {
 		if mine, err := s.claimSweep(ctx, every); err == nil && mine {
 			// An error ends the pass; whatever it is, callers are told of it too.
 			_, _ = s.sweep(ctx, 0, math.MaxInt, s.pause)
+			_ = s.sweepDocuments(ctx, s.pause)
 		}
 		next.Reset(every + rand.N(every/8+1))
 	}

@@ -99,6 +99,7 @@ type suite struct {
 	h       Harness
 	info    driver.Info
 	sweeper bool
+	keeps   bool // documents
 }
 
 // A theme is a part of the suite. It runs if the store claims needs and missing finds nothing missing.
@@ -123,6 +124,7 @@ func themes() []theme {
 		{name: "context", run: (*suite).contexts},
 		{name: "close", missing: (*suite).notInstant, run: (*suite).closing},
 		{name: "sweep", missing: (*suite).noSweeper, run: (*suite).sweeping},
+		{name: "documents", missing: (*suite).noDocuments, run: (*suite).documentSpaces},
 		{name: "full", missing: (*suite).noFull, run: (*suite).full},
 		{name: "trips", missing: (*suite).noTrips, run: (*suite).trips},
 		{name: "durable", missing: (*suite).noDurable, alone: true, run: (*suite).durable},
@@ -193,6 +195,13 @@ func (s *suite) noDurable() string {
 func (s *suite) noSweeper() string {
 	if !s.sweeper {
 		return "the store is not a driver.Sweeper"
+	}
+	return ""
+}
+
+func (s *suite) noDocuments() string {
+	if !s.keeps {
+		return "the store is not driver.Documents"
 	}
 	return ""
 }

@@ -12,6 +12,7 @@ func (s *suite) describe(t scope) bool {
 	info := store.Info()
 	s.info = info
 	_, s.sweeper = store.(driver.Sweeper)
+	_, s.keeps = store.(driver.Documents)
 	if info.Kind == "" {
 		t.Errorf("Info.Kind is empty: people are shown it")
 	}

@@ -61,7 +61,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("5 and 2 should count, but %d and %d do", a, n)
 		}
 		var version int
-		if err := db.QueryRow(`SELECT value FROM ration_meta WHERE name = 'schema'`).Scan(&version); err != nil || version != 2 {
+		if err := db.QueryRow(`SELECT value FROM ration_meta WHERE name = 'schema'`).Scan(&version); err != nil || version != 3 {
 			t.Errorf("the file is of version %d (%v)", version, err)
 		}
 	})
