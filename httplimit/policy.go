@@ -133,7 +133,7 @@ func uses(ps []policy, r *http.Request, group string) ([]use, error) {
 		id := p.Key(r)
 		switch {
 		case id != "":
-			u.key = keyOf(id)
+			u.key = KeyOf(id)
 		case p.NoKey == SkipNoKey:
 			continue
 		case p.NoKey == ShareNoKey:
@@ -166,9 +166,9 @@ func (e *planError) Unwrap() error { return e.err }
 // maxKey is the longest key of a Limiter, in bytes.
 const maxKey = 1024
 
-// keyOf is the key of an identity. One that is too long, such as a signed token, is known by its hash; a key of two parts
-// never equals one of a single part.
-func keyOf(id string) ration.Key {
+// KeyOf is the key by which a guard counts an identity, which is not empty: the same as ration.KeyOf, but one that is too long,
+// such as a signed token, is known by its hash. A key of two parts never equals one of a single part.
+func KeyOf(id string) ration.Key {
 	if len(id) > maxKey {
 		sum := sha256.Sum256([]byte(id))
 		return ration.KeyOf("sha256", string(sum[:]))

@@ -65,6 +65,9 @@ type Config struct {
 	Postgres PostgresConfig
 	Redis    RedisConfig
 
+	// Overrides are exceptions from the named limits, for single keys; they are kept in the store.
+	Overrides OverridesConfig
+
 	// Limits are the named limits, in the order of the file.
 	Limits []ration.Rule
 	// Checks are those of the limits that proxies can ask about their requests; by default none.
@@ -115,6 +118,13 @@ type PostgresConfig struct {
 type RedisConfig struct {
 	Prefix       string // of all keys; default "ration:"
 	WaitReplicas int    // replicas that must have a charge before it is acknowledged; not for Upstash
+}
+
+// OverridesConfig says how soon a server sees what was changed by others.
+type OverridesConfig struct {
+	// Poll is the time between two questions to the store; every change is in force within twice that. 0, the default, is a second,
+	// and 30 s for Upstash, which bills requests. Below zero there are no overrides.
+	Poll time.Duration
 }
 
 // Defaults is the configuration of a server that was told nothing.

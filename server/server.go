@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,6 +45,8 @@ type Server struct {
 	api      *httpapi.Handler
 	decide   *verbs.Service // that of all protocols
 	reloader reloader
+	stop     context.CancelFunc // of what runs in the background
+	running  sync.WaitGroup
 }
 
 // New opens the store that cfg names and makes the HTTP service over it. It does not listen: use Serve or Listen, or mount
@@ -86,6 +89,7 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.followOverrides(ctx)
 	reload := s.Reload
 	if opts.Load == nil {
 		reload = nil
@@ -138,6 +142,10 @@ func (s *Server) Close() error {
 	if s.rpc != nil && s.rpc.health != nil {
 		s.rpc.health.Shutdown()
 	}
+	if s.stop != nil {
+		s.stop()
+	}
+	s.running.Wait()
 	return errors.Join(s.limiter.Close(), s.guard.Close())
 }
 

@@ -256,6 +256,31 @@ var settings = []*setting{
 	boolean("envoy.dynamic_metadata", "whether Envoy's filters are told of descriptors and quotas", func(c *Config) *bool { return &c.Envoy.DynamicMetadata }),
 	boolean("envoy.shadow_mode", "whether Envoy is always told OK", func(c *Config) *bool { return &c.Envoy.ShadowMode }),
 	boolean("envoy.quota_mode", "whether all of Envoy's rules are of quota_mode", func(c *Config) *bool { return &c.Envoy.QuotaMode }),
+	{
+		name: "overrides.poll", value: "auto|DURATION", help: "how often to ask the store for overrides; 0s: there are none",
+		set: func(c *Config, text string) (err error) {
+			if c.Overrides.Poll = 0; text == "auto" {
+				return nil
+			}
+			c.Overrides.Poll, err = parseDuration(text, 0, time.Hour)
+			switch {
+			case err == nil && c.Overrides.Poll == 0:
+				c.Overrides.Poll = -1
+			case err == nil && c.Overrides.Poll < leastPoll:
+				err = fmt.Errorf("%v is less than %v; 0s is for no overrides", c.Overrides.Poll, leastPoll)
+			}
+			return err
+		},
+		get: func(c *Config) string {
+			switch {
+			case c.Overrides.Poll == 0:
+				return "auto"
+			case c.Overrides.Poll < 0:
+				return "0s"
+			}
+			return c.Overrides.Poll.String()
+		},
+	},
 	boolean("watch", "whether a change of the configuration's files is read at once", func(c *Config) *bool { return &c.Watch }),
 }
 
@@ -277,6 +302,9 @@ func boolean(name, help string, field func(*Config) *bool) *setting {
 		get: func(c *Config) string { return strconv.FormatBool(*field(c)) },
 	}
 }
+
+// leastPoll is the shortest time between two questions for overrides.
+const leastPoll = 100 * time.Millisecond
 
 // parsePaths is what stands between commas.
 func parsePaths(text string) (paths []string) {

@@ -88,14 +88,19 @@ const limitHelp = `
 LIMIT is the name of a limit of the server, or a limit as text, in quotes: "bucket 10/1m burst 20", "sliding 3/24h",
 "fixed 100/1m", "budget 5000000/month Europe/Berlin".`
 
+// asPath is the annotation of a command that is not called as its path is, and stands below another.
+const asPath = "path"
+
 // verb makes a client command: build makes the request of its arguments, print the answer for people.
 func (p *program) verb(cmd *cobra.Command, others []string, build func(in map[string]any, rest []string) error,
 	print func(cmd *cobra.Command, body []byte) error, extra ...func(*pflag.FlagSet),
 ) *cobra.Command {
 	key := &keyFlags{}
 	to := &target{source: source{program: p}}
-	name := cmd.Name()
-	cmd.GroupID = "client"
+	path := cmd.Annotations[asPath]
+	if path == "" {
+		path, cmd.GroupID = "/v1/"+cmd.Name(), "client"
+	}
 	cmd.Args = key.args(others...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		in := map[string]any{}
@@ -106,7 +111,7 @@ func (p *program) verb(cmd *cobra.Command, others []string, build func(in map[st
 		if err := build(in, rest); err != nil {
 			return err
 		}
-		got, err := to.call(cmd.Context(), http.MethodPost, "/v1/"+name, in)
+		got, err := to.call(cmd.Context(), http.MethodPost, path, in)
 		if err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func (s *service) keyAndLimit(limits *verbs.Limits, r chargeFields, name *string
 	if r.GetLimit() == "" {
 		return key, nil, verbs.At("/limit", verbs.Problem(codeMissing, "no limit; give the name of a configured one, or a limit's text, such as \"bucket 10/1m burst 20\""))
 	}
-	limit, err = s.verbs.Limit(limits, r.GetLimit(), name)
+	limit, err = s.verbs.Limit(limits, key, r.GetLimit(), name)
 	return key, limit, err
 }
 

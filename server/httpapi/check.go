@@ -38,7 +38,8 @@ type Check struct {
 // check is a Check that was tested.
 type check struct {
 	Check
-	decide http.Handler
+	decide     http.Handler
+	decideEach http.Handler // where keys have limits of their own
 }
 
 // Problem types of the IANA registry, as the RateLimit drafts define them.
@@ -68,9 +69,9 @@ func (h *handler) readyChecks(limits *verbs.Limits, list []Check) (map[string]*c
 		if c.Limit == "" || strings.Contains(c.Limit, " ") {
 			return fail(errors.New("a limit is named"))
 		}
-		limit, err := h.Limit(limits, c.Limit, nil)
-		if err != nil {
-			return fail(err)
+		limit := limits.Named(c.Limit)
+		if limit == nil {
+			return fail(errors.New("there is no limit of this name"))
 		}
 		if _, slots := limit.(ration.Rule).Limit.(ration.Concurrency); slots {
 			return fail(errors.New("a limit of the kind concurrent is for reservations: nobody would let go of a slot"))
@@ -88,6 +89,13 @@ func (h *handler) readyChecks(limits *verbs.Limits, list []Check) (map[string]*c
 			return fail(err)
 		}
 		c.decide = guard(http.HandlerFunc(pass))
+		guard, err = httplimit.New(h.Limiter, []httplimit.Policy{{
+			For: h.limitFor(c, limit), Key: c.Key, NoKey: c.NoKey, Cost: c.cost,
+		}}, &httplimit.Options{Refuse: c.refuse, Error: h.undecided})
+		if err != nil {
+			return fail(err)
+		}
+		c.decideEach = guard(http.HandlerFunc(pass))
 		checks[c.Limit] = c
 	}
 	return checks, nil
@@ -113,8 +121,24 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request, name string) {
 		h.fail(w, r, problem(codeNoKey, "the request does not say whose it is, so it cannot be counted"))
 	case c.cost(r) < 0:
 		h.fail(w, r, problem(wire.CodeInvalidCost, fmt.Sprintf("the header with the cost is not a whole number from 0 to %d, in digits", ration.MaxCount)))
+	case h.Limits().Excepts(name):
+		c.decideEach.ServeHTTP(w, r)
 	default:
 		c.decide.ServeHTTP(w, r)
+	}
+}
+
+// limitFor is the limit of each request that c is about: limit, unless there is an override for its key.
+func (h *handler) limitFor(c *check, limit ration.Limit) func(*http.Request) (ration.Limit, error) {
+	return func(r *http.Request) (ration.Limit, error) {
+		key := ration.Global
+		if id := c.Key(r); id != "" {
+			key = httplimit.KeyOf(id)
+		}
+		if other := h.For(h.Limits(), c.Limit, key); other != nil {
+			return other, nil
+		}
+		return limit, nil // a reload has just taken its name away
 	}
 }
 

@@ -164,6 +164,11 @@ func (h *handler) table() map[string]route {
 
 		ofCheck + "{limit}": {method: http.MethodGet, direct: h.check},
 
+		"/v1/overrides":        list(h.overrides),
+		"/v1/overrides/set":    post(h.setOverride),
+		"/v1/overrides/get":    post(h.override),
+		"/v1/overrides/remove": post(h.removeOverride),
+
 		"/v1/admin/reload": post(h.reload),
 
 		"/v1/limits":    get(h.limits),

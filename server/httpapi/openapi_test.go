@@ -17,10 +17,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/internal/wire"
 	"github.com/ration-go/ration/memstore"
+	"github.com/ration-go/ration/server/internal/verbs"
 )
 
 type object = map[string]any
@@ -74,6 +76,10 @@ func newTestHandler(t *testing.T) *handler {
 		Reload: func(context.Context) error { return nil },
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	h.h.OpenOverrides(t.Context(), "", time.Second, slog.New(slog.DiscardHandler))
+	if _, err := h.h.SetOverride(t.Context(), ration.KeyOf("overridden"), verbs.Override{Limit: "chat", Set: verbs.Blocked}, 0); err != nil {
 		t.Fatal(err)
 	}
 	return h.h

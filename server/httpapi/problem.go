@@ -30,6 +30,7 @@ const (
 var statusOf = map[wire.Code]int{
 	codeNoKey:                http.StatusForbidden,
 	codeInvalidConfig:        http.StatusConflict,
+	verbs.CodeNoOverride:     http.StatusNotFound,
 	codeNotFound:             http.StatusNotFound,
 	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	codeBodyTooLarge:         http.StatusRequestEntityTooLarge,

@@ -13,7 +13,7 @@ func (h *handler) keyAndLimit(limits *verbs.Limits, k *keyFields, f *limitFields
 	if key, err = k.key(); err != nil {
 		return key, nil, err
 	}
-	limit, err = h.Limit(limits, f.Limit, f.Name)
+	limit, err = h.Limit(limits, key, f.Limit, f.Name)
 	return key, limit, err
 }
 

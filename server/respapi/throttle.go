@@ -54,7 +54,7 @@ func (s *Service) read(args [][]byte) (t throttle, err error) {
 			rest = args[4]
 		}
 	case 2, 3: // key limit [quantity]
-		if t.limit, err = s.Limit(s.Limits(), string(args[1]), nil); err != nil {
+		if t.limit, err = s.Limit(s.Limits(), ration.KeyOf(string(args[0])), string(args[1]), nil); err != nil {
 			return t, err
 		}
 		if len(args) == 3 {

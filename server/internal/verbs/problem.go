@@ -6,8 +6,12 @@ import (
 	"github.com/ration-go/ration/internal/wire"
 )
 
-// CodeUnknownLimit is of a limit that nobody configured.
-const CodeUnknownLimit = wire.Code("unknown_limit")
+// Codes that only servers make.
+const (
+	CodeUnknownLimit    = wire.Code("unknown_limit")    // a limit that nobody configured
+	CodeNoOverride      = wire.Code("no_override")      // of a limit, for a key
+	CodeInvalidOverride = wire.Code("invalid_override") // other than by its limit, its key or its time
+)
 
 // Error is an error whose code is known where it was found.
 type Error struct {

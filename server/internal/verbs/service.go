@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,8 +20,12 @@ type Service struct {
 	Info    driver.Info
 	Timeout time.Duration // of what is asked of the Store itself
 
-	limits atomic.Pointer[Limits]
+	limits atomic.Pointer[Limits] // configured, with overrides
 	texts  texts
+
+	building   sync.Mutex
+	configured *Limits
+	overrides  overrides
 }
 
 // New makes a Service on l and its store. It fails if a limit has no name, a name that another one has, or is invalid. A
@@ -45,10 +50,16 @@ func New(l *ration.Limiter, store driver.Store, limits []ration.Rule, timeout ti
 func (s *Service) Limits() *Limits { return s.limits.Load() }
 
 // SetLimits makes l the configured limits of requests from now on.
-func (s *Service) SetLimits(l *Limits) { s.limits.Store(l) }
+func (s *Service) SetLimits(l *Limits) {
+	s.building.Lock()
+	defer s.building.Unlock()
+	s.configured = l
+	s.build()
+}
 
-// Limit is what a request means by text, the name of one of the limits of l or a limit's text, and the name for the latter.
-func (s *Service) Limit(l *Limits, text string, name *string) (ration.Limit, error) {
+// Limit is what a request about key means by text, the name of one of the limits of l or a limit's text, and the name for the
+// latter.
+func (s *Service) Limit(l *Limits, key ration.Key, text string, name *string) (ration.Limit, error) {
 	if !strings.Contains(text, " ") {
 		limit, ok := l.byName[text]
 		switch {
@@ -56,6 +67,9 @@ func (s *Service) Limit(l *Limits, text string, name *string) (ration.Limit, err
 			return nil, At("/limit", Problem(CodeUnknownLimit, "no limit of this name is configured; GET /v1/limits lists them, and a limit's text reads like \"bucket 10/1m burst 20\""))
 		case name != nil:
 			return nil, At("/limit", Problem(wire.CodeInvalidLimit, "a configured limit has its own name; leave out \"name\""))
+		}
+		if other := s.excepted(l, text, key); other != nil {
+			return other, nil
 		}
 		return limit, nil
 	}
