@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
@@ -20,7 +21,7 @@ type limit struct {
 
 	rows    [][]row // by number of the key, in chunks so that growing copies nothing
 	refused []refusals
-	uses    int64 // bytes of the uses of sliding windows
+	windows int64 // bytes of sliding windows
 
 	requests, refusedCount, never int64
 	first, last, longest          int64
@@ -30,7 +31,7 @@ type limit struct {
 
 // row is what one key has used.
 type row struct {
-	st       arith.State
+	state
 	requests int64
 	peak     int64 // the most that was ever used, had nothing been refused: see needs
 	refused  int32 // the number of its refusals + 1; 0: none yet
@@ -41,13 +42,20 @@ type refusals struct {
 	key                  int
 	count                int64
 	first, last, longest int64
-	free                 arith.State // as if nothing had been refused
+	free                 state // as if nothing had been refused
+}
+
+// state is that of a limit, of the one or the other kind.
+type state struct {
+	st  arith.State
+	win *window // SlidingWindow; nil: nothing used
 }
 
 const (
-	rowsInChunk = 1024
-	rowBytes    = 96
-	useBytes    = 24
+	rowsInChunk  = 1024
+	rowBytes     = int64(unsafe.Sizeof(row{}))
+	refusalBytes = int64(unsafe.Sizeof(refusals{}))
+	windowBytes  = int64(unsafe.Sizeof(window{}))
 )
 
 func newLimit(rule ration.Rule, suggest bool) (*limit, error) {
@@ -90,23 +98,26 @@ func (l *limit) add(n int) {
 func (l *limit) row(n int) *row { return &l.rows[n/rowsInChunk][n%rowsInChunk] }
 
 func (l *limit) bytes() int64 {
-	return int64(len(l.rows))*rowsInChunk*rowBytes + int64(cap(l.refused))*(useBytes+14*8) + l.uses
+	return int64(len(l.rows))*rowsInChunk*rowBytes + int64(cap(l.refused))*refusalBytes + l.windows
 }
 
-// sweep frees the uses of windows that are over. It changes no answer.
+// sweep frees sliding windows that are over. It changes no answer.
 func (l *limit) sweep(keys int, now int64) {
+	if l.lim.Kind != arith.Window {
+		return
+	}
 	for n := range keys {
-		l.free(&l.row(n).st, now)
+		l.sweepOne(&l.row(n).state, now)
 	}
 	for i := range l.refused {
-		l.free(&l.refused[i].free, now)
+		l.sweepOne(&l.refused[i].free, now)
 	}
 }
 
-func (l *limit) free(st *arith.State, now int64) {
-	if st.Uses != nil && st.Expires <= now {
-		l.uses -= int64(cap(st.Uses)) * useBytes
-		*st = arith.State{}
+func (l *limit) sweepOne(s *state, now int64) {
+	if s.win != nil && s.win.over(l.lim.Span, now) {
+		l.windows -= s.win.bytes()
+		s.win = nil
 	}
 }
 
@@ -119,7 +130,7 @@ func (l *limit) decide(n int, now, cost int64) {
 		l.lim.Bounds = l.cal.Bounds(now)
 		l.need.lim.Bounds = l.lim.Bounds
 	}
-	used, wait, allowed := l.take(&r.st, now, cost)
+	used, wait, allowed := l.take(&r.state, &l.lim, now, cost)
 	l.line.add(now, allowed)
 	if !allowed {
 		l.refuse(n, r, now, wait)
@@ -131,27 +142,38 @@ func (l *limit) decide(n int, now, cost int64) {
 		return
 	}
 	if r.refused != 0 {
-		used = l.need.take(l, &l.refused[r.refused-1].free, now, cost)
+		if used, _, allowed = l.take(&l.refused[r.refused-1].free, &l.need.lim, now, cost); !allowed {
+			used = beyond
+		}
 	}
 	r.peak = max(r.peak, used)
 	l.need.levels.add(used)
 }
 
-// take decides on st; used is what counts afterwards if it was allowed, wait how long until it would be.
-func (l *limit) take(st *arith.State, now, cost int64) (used, wait int64, allowed bool) {
-	if l.quick && st.Expires > now && cost >= 1 && cost <= l.lim.Size {
-		st.Level, st.Stamp, st.Since, st.Expires, used, wait, _, allowed = arith.TakeQuick(st.Level, st.Stamp, st.Since, st.Expires,
-			l.lim.Size, l.lim.Gain, l.lim.Unit, now, cost)
+// take decides as lim, which is the limit or the largest of its kind; used is what counts afterwards if it was allowed, wait
+// how long until it would be.
+func (l *limit) take(s *state, lim *arith.Limit, now, cost int64) (used, wait int64, allowed bool) {
+	if lim.Kind == arith.Window {
+		if s.win == nil {
+			s.win = &window{}
+			l.windows += windowBytes
+		}
+		before := cap(s.win.uses)
+		used, wait, allowed = s.win.take(lim.Span, lim.Size, now, cost)
+		l.windows += int64(cap(s.win.uses)-before) * useBytes
 		return used, wait, allowed
 	}
-	v, _ := arith.Open(st, &l.lim, now)
-	if !v.Fits(cost) {
-		a := v.Answer(cost, false)
-		return 0, a.RetryAfter, false
+	st := &s.st
+	if l.quick && st.Expires > now && cost >= 1 && cost <= lim.Size {
+		st.Level, st.Stamp, st.Since, st.Expires, used, wait, _, allowed = arith.TakeQuick(st.Level, st.Stamp, st.Since, st.Expires,
+			lim.Size, lim.Gain, lim.Unit, now, cost)
+		return used, wait, allowed
 	}
-	before := cap(st.Uses)
+	v, _ := arith.Open(st, lim, now)
+	if !v.Fits(cost) {
+		return 0, v.Answer(cost, false).RetryAfter, false
+	}
 	v.Charge(cost)
-	l.uses += int64(cap(st.Uses)-before) * useBytes
 	return v.Used(), 0, true
 }
 
@@ -165,8 +187,8 @@ func (l *limit) refuse(n int, r *row, now, wait int64) {
 	if r.refused == 0 {
 		one := refusals{key: n, first: now}
 		if l.need.on {
-			one.free = l.need.freed(&r.st, l.lim.Size)
-			l.uses += int64(cap(one.free.Uses)) * useBytes
+			one.free = l.need.freed(&r.state, l.lim.Size)
+			l.windows += one.free.win.bytes()
 		}
 		l.refused = append(l.refused, one)
 		r.refused = int32(len(l.refused))

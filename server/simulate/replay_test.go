@@ -233,7 +233,9 @@ func TestSeveralLogs(t *testing.T) {
 
 func TestTimeNeverGoesBack(t *testing.T) {
 	t.Parallel()
-	at := func(clock string) string { return `10.0.0.1 - - [29/Mar/2026:` + clock + ` +0200] "GET / HTTP/1.1" 200 1` + "\n" }
+	at := func(clock string) string {
+		return `10.0.0.1 - - [29/Mar/2026:` + clock + ` +0200] "GET / HTTP/1.1" 200 1` + "\n"
+	}
 	log := at("10:00:00") + at("10:00:30") + at("09:59:00") + at("10:01:00") + at("10:01:01")
 	got := must[*Report](t)(Run(t.Context(), []Input{text("log", log)}, &Options{Limits: limits(t, "fixed 2/1m")}))
 	if got.Behind != 1 || got.MostBackUS != 90*second {
@@ -317,7 +319,7 @@ func TestMemory(t *testing.T) {
 		fmt.Fprintf(&b, "10.%d.%d.%d - - [29/Mar/2026:10:00:00 +0200] \"GET / HTTP/1.1\" 200 1\n", i>>16&255, i>>8&255, i&255)
 	}
 	log := b.String()
-	got := must[*Report](t)(Run(t.Context(), []Input{text("log", log)}, &Options{Limits: limits(t, "sliding 5/1h"), MaxMemory: 5 << 20}))
+	got := must[*Report](t)(Run(t.Context(), []Input{text("log", log)}, &Options{Limits: limits(t, "sliding 5/1h"), MaxMemory: 4 << 20}))
 	l := got.Limits[0]
 	if l.NotFollowed == 0 || l.Keys+l.NotFollowed != 30_000 || l.Keys < 5_000 || l.Keys > 25_000 {
 		t.Errorf("%d keys, %d not followed", l.Keys, l.NotFollowed)
@@ -326,8 +328,8 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	// One key's window is not the memory of a thousand keys.
-	many := joined(generated(7, 50_000), (*logged).combined)
-	_, err := Run(t.Context(), []Input{text("log", many)}, &Options{Limits: limits(t, "sliding 100000/1000h"), MaxMemory: 3 << 20})
+	many := joined(generated(7, 60_000), (*logged).combined)
+	_, err := Run(t.Context(), []Input{text("log", many)}, &Options{Limits: limits(t, "sliding 100000/1000h"), MaxMemory: 2 << 20})
 	if err == nil || !strings.Contains(err.Error(), "allow more memory") {
 		t.Error(err)
 	}

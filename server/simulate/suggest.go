@@ -3,7 +3,6 @@ package simulate
 import (
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/internal/arith"
@@ -49,35 +48,13 @@ func newNeeds(lim *arith.Limit, on bool) needs {
 	return n
 }
 
-// freed is st, of a limit of size, under the largest size.
-func (n *needs) freed(st *arith.State, size int64) arith.State {
-	free := *st
-	free.Uses = slices.Clone(st.Uses)
-	if st.Unit != 0 { // a bucket: it lacks as much
-		free.Level = n.lim.Size*n.lim.Unit - (size*n.lim.Unit - st.Level)
+// freed is s, of a limit of size, under the largest size.
+func (n *needs) freed(s *state, size int64) state {
+	free := state{s.st, s.win.clone()}
+	if s.st.Unit != 0 { // a bucket: it lacks as much
+		free.st.Level = n.lim.Size*n.lim.Unit - (size*n.lim.Unit - s.st.Level)
 	}
 	return free
-}
-
-// take charges cost and answers what is used then, or beyond.
-func (n *needs) take(l *limit, st *arith.State, now, cost int64) (used int64) {
-	if l.quick && st.Unit == n.lim.Unit && st.Expires > now && cost <= n.lim.Size {
-		allowed := false
-		st.Level, st.Stamp, st.Since, st.Expires, used, _, _, allowed = arith.TakeQuick(st.Level, st.Stamp, st.Since, st.Expires,
-			n.lim.Size, n.lim.Gain, n.lim.Unit, now, cost)
-		if !allowed {
-			return beyond
-		}
-		return used
-	}
-	v, _ := arith.Open(st, &n.lim, now)
-	if !v.Fits(cost) {
-		return beyond
-	}
-	before := cap(st.Uses)
-	v.Charge(cost)
-	l.uses += int64(cap(st.Uses)-before) * useBytes
-	return v.Used()
 }
 
 // suggest answers for each percentage what it comes to, given what each key needs, in rising order.
