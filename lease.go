@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ration-go/ration/driver"
@@ -77,11 +78,14 @@ type leases struct {
 	ends bool
 	done chan struct{}
 	work sync.WaitGroup
+
+	served atomic.Int64 // calls
 }
 
 // leased is a key of a leased rule, and the blocks that this process has of it.
 type leased struct {
-	key leaseKey
+	key    leaseKey
+	served *atomic.Int64 // of all keys
 
 	mu       sync.Mutex
 	now      block // that is served from
@@ -119,7 +123,7 @@ func (ls *leases) of(p *plan, key Key) *leased {
 	if e = ls.keys[k]; e != nil || len(ls.keys) >= maxLeased || ls.ends {
 		return e
 	}
-	e = &leased{key: k}
+	e = &leased{key: k, served: &ls.served}
 	ls.keys[k] = e
 	if !ls.runs {
 		ls.runs = true
@@ -141,6 +145,7 @@ func (e *leased) serve(cost int64, d *Decision) (ok, low bool) {
 		if b.left >= cost && now.Before(b.until) {
 			b.left -= cost
 			e.fill(b, d)
+			e.served.Add(1)
 			return true, !e.fetching && e.next.left == 0 && b.left < e.size/2 && e.want() > 1
 		}
 		e.stash(*b) // it has ended, or is too little for this cost
@@ -443,7 +448,7 @@ func (ls *leases) giveBack(list []back) {
 			}
 			batch[i] = t
 		}
-		if l.store.Apply(ctx, batch) != nil {
+		if l.callStore(ctx, batch) != nil {
 			return
 		}
 		for _, t := range batch {

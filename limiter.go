@@ -91,7 +91,7 @@ func New(store driver.Store, opts *Options) *Limiter {
 	}
 	if !l.info.Instant && l.info.MaxBatch > 1 && !l.opts.NoJoin {
 		l.joiner = join.New(join.Options{Apply: store.Apply, MaxBatch: l.info.MaxBatch, InFlight: max(1, l.info.InFlight),
-			MaxQueue: maxQueue, Timeout: l.opts.Timeout})
+			MaxQueue: maxQueue, Timeout: l.opts.Timeout, Applied: l.applied()})
 	}
 	// Not an interface: whoever embeds a memstore.Store to see its calls shall see all of them.
 	if m, ok := store.(*memstore.Store); ok && l.opts.Clock == nil && !l.hashes {
@@ -236,7 +236,7 @@ func (l *Limiter) alone(ctx context.Context, batch []*driver.Txn) error {
 		ctx, cancel = context.WithTimeout(ctx, l.opts.Timeout)
 		defer cancel()
 	}
-	return l.store.Apply(ctx, batch)
+	return l.callStore(ctx, batch)
 }
 
 // tooLateError is of a call whose context was done before: no trouble of the store.

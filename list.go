@@ -17,7 +17,7 @@ import (
 func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Outcome, error) {
 	start := l.start()
 	o, err := l.takeAll(ctx, charges)
-	l.observe(ctx, "take-all", start, o.Decision, err)
+	l.observeList(ctx, "take-all", charges, start, o, err)
 	return o, err
 }
 

@@ -83,6 +83,8 @@ type Observer struct {
 	// StoreChanged is called when decisions stop going to the store, because of cause, and when they go there again. It must
 	// not close the Limiter.
 	StoreChanged func(up bool, cause error)
+	// Stored is called after each call to a store that is not Instant, before its callers have their answer.
+	Stored func(ctx context.Context, c StoreCall)
 }
 
 // Event is one call of a verb.
@@ -91,4 +93,22 @@ type Event struct {
 	Decision Decision
 	Err      error
 	Duration time.Duration
+
+	// Name is of the Rule that was asked for, also if Err is set; "" for a bare limit, and for several.
+	Name string
+	// Each is of several charges what each limit answered, as Outcome.Each; with Err, only the names are set. nil for one.
+	Each []Decision
+}
+
+// StoreCall is one call to the store, with one or more transactions. The verbs make them, and so do leases, probes of a store
+// that is down, and what pays back after an outage.
+type StoreCall struct {
+	Start        time.Time
+	Duration     time.Duration
+	Transactions int   // equal ones of several callers are one
+	Operations   int   // of all of them; a Settle, Cancel, Progress or Renew may have none
+	Err          error // of the call as a whole; nothing may be known of any transaction
+	// Callers are the contexts of the calls of verbs that travelled together, so that a trace can link to them; nil if the
+	// call was that of one caller, or of none, and then ctx is its own. The slice is the Observer's.
+	Callers []context.Context
 }

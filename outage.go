@@ -188,7 +188,7 @@ func (l *Limiter) probe(ctx context.Context) error {
 	if l.closed.Load() {
 		return ErrClosed
 	}
-	return l.store.Apply(ctx, []*driver.Txn{t})
+	return l.callStore(ctx, []*driver.Txn{t})
 }
 
 // decision reports whether t asks for a decision, which does not wait for a store that is down. What ends a decision, or

@@ -261,7 +261,7 @@ func (lo *local) charge(ctx context.Context, debts []debt) (left []debt) {
 			t.ID, t.TTL = l.txnID(id), micros(minTTL)
 		}
 	}
-	if err := l.store.Apply(ctx, batch); err != nil {
+	if err := l.callStore(ctx, batch); err != nil {
 		return debts
 	}
 	var ends []*driver.Txn
@@ -278,7 +278,7 @@ func (lo *local) charge(ctx context.Context, debts []debt) (left []debt) {
 	if len(ends) == 0 {
 		return left
 	}
-	err := l.store.Apply(ctx, ends)
+	err := l.callStore(ctx, ends)
 	for i, t := range ends {
 		if err != nil || t.Err != nil {
 			left = append(left, owed[i])

@@ -2,6 +2,7 @@ package ration
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,8 @@ type refusals struct {
 	young map[leaseKey]remembered
 	old   map[leaseKey]remembered // from before the last turn
 	turn  time.Time
+
+	repeated atomic.Int64
 }
 
 type remembered struct {
@@ -46,6 +49,7 @@ func (rs *refusals) knows(p *plan, key Key, cost int64, d *Decision) bool {
 	d.At = d.At.Add(gone)
 	d.RetryAfter -= gone
 	d.ResetAfter = max(0, d.ResetAfter-gone)
+	rs.repeated.Add(1)
 	return true
 }
 

@@ -68,11 +68,11 @@ type Reservation struct {
 func (l *Limiter) Reserve(ctx context.Context, opts *ReserveOptions, charges ...Charge) (*Reservation, error) {
 	start := l.start()
 	r, err := l.reserve(ctx, opts, charges)
-	var d Decision
+	var o Outcome
 	if r != nil {
-		d = r.Decision
+		o = r.Outcome
 	}
-	l.observe(ctx, "reserve", start, d, err)
+	l.observeList(ctx, "reserve", charges, start, o, err)
 	return r, err
 }
 
@@ -196,7 +196,7 @@ func (r *Reservation) takeInTime(ctx context.Context, txn driver.Txn) error {
 func (l *Limiter) TakeOnce(ctx context.Context, id string, charges ...Charge) (Outcome, error) {
 	start := l.start()
 	o, err := l.takeOnce(ctx, id, charges)
-	l.observe(ctx, "take-once", start, o.Decision, err)
+	l.observeList(ctx, "take-once", charges, start, o, err)
 	return o, err
 }
 
@@ -411,7 +411,7 @@ func (r *Reservation) end(ctx context.Context, verb string, t *driver.Txn) (*dri
 			d.fill(r.Name, &t.Ops[r.list.at[r.Index]], t.At)
 		}
 	}
-	l.observe(ctx, verb, start, d, err)
+	l.observe(ctx, verb, nil, start, d, err)
 	return t, err
 }
 

@@ -17,7 +17,7 @@ func (l *Limiter) Take(ctx context.Context, key Key, limit Limit, cost int64) (d
 	start := l.start()
 	err = l.decide(ctx, driver.Take, key, limit, cost, &d)
 	if l.opts.Observer != nil {
-		l.observe(ctx, "take", start, d, err)
+		l.observe(ctx, "take", limit, start, d, err)
 	}
 	return d, err
 }
@@ -29,14 +29,8 @@ func (l *Limiter) Peek(ctx context.Context, key Key, limit Limit, cost int64) (d
 	if err == nil {
 		l.addRest(key, limit, cost, &d)
 	}
-	l.observe(ctx, "peek", start, d, err)
+	l.observe(ctx, "peek", limit, start, d, err)
 	return d, err
-}
-
-func (l *Limiter) observe(ctx context.Context, verb string, start time.Time, d Decision, err error) {
-	if o := l.opts.Observer; o != nil && o.Decided != nil {
-		o.Decided(ctx, Event{Verb: verb, Decision: d, Err: err, Duration: time.Since(start)})
-	}
 }
 
 // prepare checks what all verbs on one key check.
@@ -158,7 +152,7 @@ func (l *Limiter) Refund(ctx context.Context, key Key, limit Limit, n int64, at 
 	start := l.start()
 	var d Decision
 	d, given, err = l.refund(ctx, key, limit, n, at)
-	l.observe(ctx, "refund", start, d, err)
+	l.observe(ctx, "refund", limit, start, d, err)
 	return given, err
 }
 
@@ -200,7 +194,7 @@ func (l *Limiter) Reset(ctx context.Context, key Key, limit Limit) error {
 		err = l.wipe(ctx, driver.Reset, p, key)
 	}
 	d.Allowed = err == nil
-	l.observe(ctx, "reset", start, d, err)
+	l.observe(ctx, "reset", limit, start, d, err)
 	return err
 }
 
@@ -217,7 +211,7 @@ func (l *Limiter) Forget(ctx context.Context, key Key) error {
 	if err == nil {
 		err = l.wipe(ctx, driver.Forget, &plan{op: driver.Op{Key: driver.Key{Space: l.namespace + "|"}}}, key)
 	}
-	l.observe(ctx, "forget", start, Decision{Allowed: err == nil}, err)
+	l.observe(ctx, "forget", nil, start, Decision{Allowed: err == nil}, err)
 	return err
 }
 
@@ -246,7 +240,7 @@ func (l *Limiter) wipe(ctx context.Context, verb driver.Verb, p *plan, key Key) 
 func (l *Limiter) Hit(ctx context.Context, key Key, window time.Duration, n int64) (count int64, left time.Duration, err error) {
 	start := l.start()
 	count, left, err = l.hit(ctx, key, window, n)
-	l.observe(ctx, "hit", start, Decision{Allowed: err == nil, Used: max(0, count), ResetAfter: left}, err)
+	l.observe(ctx, "hit", nil, start, Decision{Allowed: err == nil, Used: max(0, count), ResetAfter: left}, err)
 	return count, left, err
 }
 
@@ -265,12 +259,4 @@ func (l *Limiter) hit(ctx context.Context, key Key, window time.Duration, n int6
 		return 0, 0, err
 	}
 	return c.ops[0].Result.Used, (c.ops[0].Result.ResetAt - c.txn.At).Duration(), nil
-}
-
-// start is the time if somebody wants to know.
-func (l *Limiter) start() (t time.Time) {
-	if l.opts.Observer != nil {
-		t = time.Now()
-	}
-	return t
 }

@@ -19,7 +19,7 @@ import (
 func (l *Limiter) Wait(ctx context.Context, key Key, limit Limit, cost int64) error {
 	start := l.start()
 	d, err := l.wait(ctx, key, limit, cost)
-	l.observe(ctx, "wait", start, d, err)
+	l.observe(ctx, "wait", limit, start, d, err)
 	return err
 }
 

@@ -115,6 +115,20 @@ type Hold struct {
 	Return  bool // given back at expiry
 }
 
+// A Meter tells figures about itself, for metrics.
+type Meter interface {
+	// Figures answers what the store knows without asking anybody. It may be called at any time, and must not block.
+	Figures() Figures
+}
+
+// Figures are those of one store in one process. Counts are since it was opened.
+type Figures struct {
+	Sweeps int64 // by this process, those in the background among them; steps, where a store sweeps in steps
+	Swept  int64 // what these removed and ended, as Sweeper counts it
+	Keys   int64 // states that are kept; −1: not known
+	Bytes  int64 // of memory or disk that they take; −1: not known
+}
+
 // A Checker looks at its own set-up and says what an operator should know.
 type Checker interface {
 	Check(ctx context.Context) []Finding

@@ -49,6 +49,8 @@ type Store struct {
 	scratch sync.Pool // *scratch
 	holds   holds
 
+	sweeps, swept atomic.Int64
+
 	sweeping sync.Mutex // one sweep at a time
 	cursor   int        // the shard at which the next sweep goes on
 

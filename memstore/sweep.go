@@ -24,6 +24,7 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped 
 	if s.closed.Load() {
 		return 0, driver.ErrClosed
 	}
+	defer func() { s.noteSweep(dropped) }()
 	wall, other := int64(s.clock.now()), s.injected.floor()
 	if now != 0 {
 		wall, other = min(wall, int64(now)), int64(now)
@@ -123,13 +124,15 @@ func (s *Store) step() {
 	now := s.clock.now()
 	s.injected.turn(now)
 	wall, other := int64(now), s.injected.floor()
-	s.sweepHolds(wall, other, sweepLeast)
+	removed := s.sweepHolds(wall, other, sweepLeast)
+	defer func() { s.noteSweep(removed) }()
 	rows := max(sweepLeast, int(s.keys.Load())/8)
 	for range s.shards {
 		if rows <= 0 || s.closed.Load() {
 			return
 		}
 		seen, dropped := s.sweepShard(s.cursor, wall, other, math.MaxInt)
+		removed += dropped
 		if dropped*8 < seen {
 			rows -= seen
 		}

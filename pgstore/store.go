@@ -32,12 +32,15 @@ type Store struct {
 	stop  context.CancelFunc
 	close sync.Once
 	wg    sync.WaitGroup
+
+	sweeps, swept atomic.Int64
 }
 
 var (
 	_ driver.Store      = (*Store)(nil)
 	_ driver.Sweeper    = (*Store)(nil)
 	_ driver.HoldLister = (*Store)(nil)
+	_ driver.Meter      = (*Store)(nil)
 )
 
 // New is a Store over the database of pool. nil opts are the defaults.

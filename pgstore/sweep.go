@@ -60,11 +60,16 @@ func (s *Store) sweepStep(ctx context.Context, part string, now driver.Micros, p
 	if nums == nil {
 		return step{}, errReply
 	}
+	if nums[2] == 0 {
+		s.sweeps.Add(1)
+		s.swept.Add(nums[0])
+	}
 	return step{rows: int(nums[0]), page: nums[1], busy: nums[2] != 0}, nil
 }
 
 // lapse ends at most so many holds that have expired.
 func (s *Store) lapse(ctx context.Context, now driver.Micros, most int) (ended int, err error) {
+	defer func() { s.swept.Add(int64(ended)) }()
 	for ended < most {
 		p, err := s.call(ctx, s.due, int64(now), int64(min(most-ended, sweepLapses)))
 		if err != nil {

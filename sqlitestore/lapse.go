@@ -42,6 +42,7 @@ var (
 // sweepHolds ends the holds that have expired and removes records past their end, at most so many. It calls pause after
 // each step with the time it took, and ends early if that answers false.
 func (s *Store) sweepHolds(ctx context.Context, injected driver.Micros, most int, pause func(time.Duration) bool) (done int, err error) {
+	defer func() { s.swept.Add(int64(done)) }()
 	for _, l := range []*line{serverLine, injectedLine} {
 		for done < most && (injected != 0 || l == serverLine) {
 			started, at := time.Now(), now()

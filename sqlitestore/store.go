@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ration-go/ration/driver"
@@ -20,12 +21,15 @@ type Store struct {
 	stop   chan struct{}
 	close  sync.Once
 	wg     sync.WaitGroup
+
+	sweeps, swept atomic.Int64
 }
 
 var (
 	_ driver.Store      = (*Store)(nil)
 	_ driver.Sweeper    = (*Store)(nil)
 	_ driver.HoldLister = (*Store)(nil)
+	_ driver.Meter      = (*Store)(nil)
 )
 
 // New opens a Store on the file of db, and makes its tables if there are none. nil opts are the defaults.

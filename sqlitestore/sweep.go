@@ -54,6 +54,8 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, max int) (dropped 
 // sweep calls pause after each step with the time it took, and ends early if that answers false.
 func (s *Store) sweep(ctx context.Context, injected driver.Micros, most int, pause func(time.Duration) bool) (dropped int, err error) {
 	w := &sweeping{from: []byte{}}
+	s.sweeps.Add(1)
+	defer func() { s.swept.Add(int64(dropped)) }()
 	for dropped < most && !w.last {
 		started := time.Now()
 		w.server, w.injected = now(), -1

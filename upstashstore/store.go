@@ -45,6 +45,7 @@ var (
 	_ driver.HoldLister = (*Store)(nil)
 	_ driver.Router     = (*Store)(nil)
 	_ driver.Checker    = (*Store)(nil)
+	_ driver.Meter      = (*Store)(nil)
 )
 
 // New is a Store over a database of Upstash. nil opts are the defaults. Nothing is read or sent before its first use, so it
@@ -91,6 +92,9 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, most int) (dropped
 
 // Holds is of driver.HoldLister. Reservations that begin or end meanwhile are in the list or not.
 func (s *Store) Holds(ctx context.Context) iter.Seq2[driver.Hold, error] { return s.core.Holds(ctx) }
+
+// Figures is of driver.Meter. Only reservations are swept; everything else expires by itself.
+func (s *Store) Figures() driver.Figures { return s.core.Figures() }
 
 // Check is of driver.Checker.
 func (s *Store) Check(ctx context.Context) []driver.Finding { return s.core.Check(ctx) }

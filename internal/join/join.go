@@ -26,6 +26,10 @@ type Options struct {
 	InFlight int                                                  // batches under way at a time
 	MaxQueue int                                                  // callers that wait
 	Timeout  time.Duration                                        // of a call whose context has no deadline
+
+	// Applied, if not nil, is told of each Apply before its callers have their answer: how many transactions of how many
+	// ops there were, and the contexts of those who travelled together; nil if ctx is the only caller's own.
+	Applied func(ctx context.Context, txns, ops int, callers []context.Context, start time.Time, err error)
 }
 
 // Joiner is safe for concurrent use.
@@ -53,9 +57,10 @@ type lane struct {
 // waiter is a call in the queue. Once it is sent, it belongs to its batch until done.
 type waiter struct {
 	t        *driver.Txn
-	lane     *lane       // nil: it may be sent at any time
-	deadline time.Time   // its context's, or the Timeout's
-	timer    *time.Timer // for the Timeout
+	ctx      context.Context // the caller's, for Options.Applied
+	lane     *lane           // nil: it may be sent at any time
+	deadline time.Time       // its context's, or the Timeout's
+	timer    *time.Timer     // for the Timeout
 	sent     bool
 	left     bool // its caller has gone
 	err      error
@@ -109,6 +114,9 @@ func (j *Joiner) Do(ctx context.Context, t *driver.Txn) (abandoned bool, err err
 		w.timer.Reset(j.o.Timeout)
 		late = w.timer.C
 	}
+	if j.o.Applied != nil {
+		w.ctx = ctx
+	}
 	j.queue = append(j.queue, w)
 	j.mu.Unlock()
 
@@ -153,7 +161,7 @@ func (j *Joiner) exit(l *lane, wasBusy bool) {
 // finish is the answer of w, which is done.
 func (j *Joiner) finish(w *waiter) error {
 	err := w.err
-	w.t, w.lane = nil, nil
+	w.t, w.lane, w.ctx = nil, nil, nil
 	w.timer.Stop()
 	j.room.Put(w)
 	return err
@@ -190,7 +198,29 @@ func (j *Joiner) alone(ctx context.Context, t *driver.Txn, l *lane) error {
 		ctx, cancel = context.WithTimeout(ctx, j.o.Timeout)
 		defer cancel()
 	}
-	return j.o.Apply(ctx, []*driver.Txn{t})
+	return j.call(ctx, []*driver.Txn{t}, nil)
+}
+
+// call makes one call to the store.
+func (j *Joiner) call(ctx context.Context, txns []*driver.Txn, callers []context.Context) error {
+	if j.o.Applied == nil {
+		return j.o.Apply(ctx, txns)
+	}
+	ops := 0
+	for _, t := range txns {
+		ops += len(t.Ops)
+	}
+	start := time.Now()
+	err := j.o.Apply(ctx, txns)
+	j.o.Applied(ctx, len(txns), ops, callers, start, err)
+	return err
+}
+
+// Load is how many calls wait, and how many batches are under way.
+func (j *Joiner) Load() (waiting, underWay int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.waiting(), j.busy
 }
 
 // batch is what is under way together.
@@ -307,10 +337,17 @@ func (j *Joiner) run(batch []*waiter) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	g := groupsOf(batch)
-	err := j.apply(ctx, g.txns)
+	var callers []context.Context
+	if j.o.Applied != nil {
+		callers = make([]context.Context, len(batch))
+		for i, w := range batch {
+			callers[i] = w.ctx
+		}
+	}
+	err := j.apply(ctx, g.txns, callers)
 	if err == nil {
 		if again := g.share(); len(again) > 0 {
-			if err := j.apply(ctx, again); err != nil {
+			if err := j.apply(ctx, again, callers); err != nil {
 				for _, t := range again {
 					t.Err = err
 				}
@@ -324,13 +361,13 @@ func (j *Joiner) run(batch []*waiter) {
 }
 
 // apply is the store's, with panics as errors: a batch is run for others.
-func (j *Joiner) apply(ctx context.Context, txns []*driver.Txn) (err error) {
+func (j *Joiner) apply(ctx context.Context, txns []*driver.Txn, callers []context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("ration: the store panicked: %v", p)
 		}
 	}()
-	return j.o.Apply(ctx, txns)
+	return j.call(ctx, txns, callers)
 }
 
 // Close makes those who wait fail with driver.ErrClosed, waits for the batches under way, and refuses later calls.

@@ -36,6 +36,8 @@ type Store struct {
 	stop      context.CancelFunc
 	wg        sync.WaitGroup
 
+	sweeps, swept atomic.Int64
+
 	mu     sync.RWMutex
 	spaces map[int][]string // of each tag, as last seen
 }

@@ -19,6 +19,8 @@ func (s *Store) Sweep(ctx context.Context, now driver.Micros, most int) (dropped
 	if most < 1 {
 		return 0, nil
 	}
+	s.sweeps.Add(1)
+	defer func() { s.swept.Add(int64(dropped)) }()
 	cmds, err := s.dueCmds(ctx, now, most)
 	if err != nil {
 		return 0, err
