@@ -27,10 +27,10 @@ type Metrics struct {
 	limits limits
 	tracer trace.Tracer
 
-	duration *prometheus.HistogramVec
+	duration  *prometheus.HistogramVec
 	durations [outcomes]prometheus.Observer
-	calls    *prometheus.CounterVec
-	byVerb   map[string]*[outcomes]atomic.Pointer[prometheus.Counter]
+	calls     *prometheus.CounterVec
+	byVerb    map[string]*[outcomes]atomic.Pointer[prometheus.Counter]
 
 	storeDuration        *prometheus.HistogramVec
 	storeOK, storeFailed prometheus.Observer
