@@ -113,6 +113,7 @@ func (t *target) open(ctx context.Context) (base *url.URL, transport http.RoundT
 	}
 	// Who can open the store needs no leave of its server.
 	cfg.Access, cfg.API, cfg.Audit = AccessConfig{}, APIConfig{Limit: "off", FailedLimit: "off"}, AuditConfig{}
+	cfg.OTel.Endpoint = "" // one call is not worth telling a collector
 	s, err := New(ctx, cfg, t.opts.forProgram(slog.New(slog.DiscardHandler), nil, nil))
 	if err != nil {
 		return nil, nil, nil, err

@@ -56,6 +56,10 @@ type Config struct {
 	Access AccessConfig
 	// API bounds how often.
 	API APIConfig
+	// Metrics are for Prometheus.
+	Metrics MetricsConfig
+	// OTel has a collector of OpenTelemetry told of metrics and traces.
+	OTel OTelConfig
 	// Audit is for what is done by admins.
 	Audit AuditConfig
 
@@ -137,6 +141,8 @@ func Defaults() *Config {
 		Timeout:         5 * time.Second,
 		ShutdownTimeout: 10 * time.Second,
 		Watch:           true,
+		Metrics:         MetricsConfig{Enabled: true},
+		OTel:            OTelConfig{Sample: 1},
 		Log:             LogConfig{Level: slog.LevelInfo, Format: "text"},
 		SQLite:          SQLiteConfig{Synchronous: "full"},
 		Postgres:        PostgresConfig{Schema: "ration", Migrate: "auto"},

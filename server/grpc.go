@@ -24,6 +24,7 @@ import (
 	"github.com/ration-go/ration/server/envoyrls"
 	"github.com/ration-go/ration/server/grpcapi"
 	rationv1 "github.com/ration-go/ration/server/grpcapi/ration/v1"
+	"github.com/ration-go/ration/server/internal/apicalls"
 )
 
 // Bounds of gRPC, beside those of connections.
@@ -140,7 +141,7 @@ func (s *Server) ServeGRPC(ctx context.Context, l net.Listener) error {
 	s.RegisterGRPC(gs)
 	reflection.Register(gs)
 	failed := make(chan error, 1)
-	go func() { failed <- gs.Serve(bounded(l, maxConns)) }()
+	go func() { failed <- gs.Serve(s.instruments.calls.Listener(bounded(l, maxConns), apicalls.GRPC)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("grpc: %w", err)
@@ -167,7 +168,7 @@ func (s *Server) ServeGRPC(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) grpcOptions() []grpc.ServerOption {
-	unary := []grpc.UnaryServerInterceptor{s.recoverUnary, s.logUnary}
+	unary := []grpc.UnaryServerInterceptor{s.instruments.calls.Unary, s.recoverUnary, s.logUnary}
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxReceived),
@@ -181,7 +182,7 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(unary...),
-		grpc.StreamInterceptor(s.recoverStream),
+		grpc.ChainStreamInterceptor(s.instruments.calls.Stream, s.recoverStream),
 	}
 }
 

@@ -35,6 +35,7 @@ type given struct{ setting, text string }
 
 func (c *Config) load(file string, env []string, flags []given) error {
 	var faults []error
+	c.OTel.Endpoint = collectorIn(env) // what follows says it better
 	if file != "" {
 		faults = append(faults, c.loadFile(file)...)
 	}

@@ -142,6 +142,7 @@ func (s *Server) update(ctx context.Context, next *Config) (changes []string, er
 		return nil, err
 	}
 	s.decide.SetLimits(limits)
+	s.instruments.limits.SetLimits(namesOf(next.Limits))
 	commitChecks()
 	if envoyChanged != "" {
 		s.rpc.config.Store(envoy)

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/server/internal/apicalls"
 	"github.com/ration-go/ration/server/respapi"
 )
 
@@ -38,5 +39,5 @@ func (s *Server) ServeRESP(ctx context.Context, l net.Listener) error {
 	if s.resp == nil {
 		return errors.Join(errors.New("resp: the configuration has no resp.listen"), l.Close())
 	}
-	return s.resp.Serve(ctx, l)
+	return s.resp.Serve(ctx, s.instruments.calls.Listener(l, apicalls.RESP))
 }

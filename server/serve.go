@@ -72,6 +72,14 @@ func (p *program) run(ctx context.Context, from *source, cfg *Config, stdout, st
 		defer resp.Close()
 		serve = append(serve, func(ctx context.Context) error { return s.ServeRESP(ctx, resp) })
 	}
+	metrics, err := s.ListenMetrics(ctx)
+	if err != nil {
+		return err
+	}
+	if metrics != nil {
+		defer metrics.Close()
+		serve = append(serve, func(ctx context.Context) error { return s.ServeMetrics(ctx, metrics) })
+	}
 	serve = append(serve, s.reloadAtHangup())
 	if cfg.Watch {
 		serve = append(serve, func(ctx context.Context) error { return s.watch(ctx, from.path()) })
@@ -85,6 +93,9 @@ func (p *program) run(ctx context.Context, from *source, cfg *Config, stdout, st
 		if resp != nil {
 			log.LogAttrs(ctx, slog.LevelInfo, "listening for CL.THROTTLE", slog.String("address", resp.Addr().String()))
 		}
+		if metrics != nil {
+			log.LogAttrs(ctx, slog.LevelInfo, "listening for metrics", slog.String("address", metrics.Addr().String()))
+		}
 	} else {
 		fmt.Fprintf(stdout, "ration listens on %s and keeps counts in %s (%s); %s\n", url, store, promise, plural(len(cfg.Limits), "named limit"))
 		if rpc != nil {
@@ -92,6 +103,9 @@ func (p *program) run(ctx context.Context, from *source, cfg *Config, stdout, st
 		}
 		if resp != nil {
 			fmt.Fprintf(stdout, "CL.THROTTLE on %s\n", resp.Addr())
+		}
+		if metrics != nil {
+			fmt.Fprintf(stdout, "metrics on http://%s%s\n", metrics.Addr(), metricsPath)
 		}
 	}
 	if err := together(ctx, serve...); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/httpapi"
+	"github.com/ration-go/ration/server/internal/apicalls"
 	"github.com/ration-go/ration/server/internal/verbs"
 	"github.com/ration-go/ration/server/respapi"
 )
@@ -47,6 +48,8 @@ type Server struct {
 	reloader reloader
 	stop     context.CancelFunc // of what runs in the background
 	running  sync.WaitGroup
+
+	instruments *instruments
 }
 
 // New opens the store that cfg names and makes the HTTP service over it. It does not listen: use Serve or Listen, or mount
@@ -66,8 +69,12 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	if s.guard, err = newGuard(cfg, secret, s.log, nil); err != nil {
 		return nil, err
 	}
+	if s.instruments, err = newInstruments(ctx, cfg, opts.Version, s.log); err != nil {
+		return nil, errors.Join(err, s.guard.Close())
+	}
 	store, err := opts.open(ctx, cfg)
 	if err != nil {
+		s.instruments.close()
 		return nil, errors.Join(err, s.guard.Close())
 	}
 	s.info = store.Info()
@@ -80,6 +87,7 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		RememberRefusals: cfg.RememberRefusals,
 		Timeout:          cfg.Timeout,
 		Logger:           s.log,
+		Observer:         s.instruments.limits.Observer(),
 	})
 	s.reloader = reloader{cfg: s.cfg, read: opts.Load, level: opts.level, secret: secretDigest(secret)}
 	if s.decide, err = verbs.New(s.limiter, store, cfg.Limits, cfg.Timeout); err != nil {
@@ -102,6 +110,9 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	}
 	s.guard.Open(access.SessionPath)
 	s.pages = &pages{api: s.api, at: map[string]http.Handler{access.SessionPath: s.guard.Session()}}
+	if cfg.Metrics.Enabled && cfg.Metrics.Listen == "" {
+		s.pages.at[metricsPath] = s.instruments.page(s.log)
+	}
 	s.handler = s.guard.Handler(sameOrigin(s.pages))
 	if cfg.GRPC.Listen != "" {
 		if s.rpc, err = newServices(s, store); err != nil {
@@ -112,6 +123,9 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		if s.resp, err = newRESP(s, store); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
+	}
+	if err := s.instruments.begin(ctx, s, store); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -146,7 +160,9 @@ func (s *Server) Close() error {
 		s.stop()
 	}
 	s.running.Wait()
-	return errors.Join(s.limiter.Close(), s.guard.Close())
+	err := s.limiter.Close()
+	s.instruments.close() // after the last call to the store
+	return errors.Join(err, s.guard.Close())
 }
 
 // Listen opens the address of the configuration. It fails if other machines could reach it and nobody is asked who they are.
@@ -186,9 +202,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if onLoopback(l) {
 		handler = knownHost(s.cfg.Hosts, handler)
 	}
-	l = bounded(l, maxConns)
+	l = s.instruments.calls.Listener(bounded(l, maxConns), apicalls.HTTP)
 	hs := &http.Server{
-		Handler:           s.logged(handler),
+		Handler:           s.instruments.calls.HTTP(s.logged(handler)),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      readTimeout + s.cfg.Timeout + headerTimeout,

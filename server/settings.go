@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,9 @@ func (s *setting) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, ".", "_"))
 }
 
-var settings = []*setting{
+var settings = slices.Concat(mainSettings, telemetrySettings)
+
+var mainSettings = []*setting{
 	{
 		name: "listen", value: "HOST:PORT", help: "where to serve HTTP; port 0 is any free one",
 		set: func(c *Config, text string) error { c.Listen = text; return checkListen(text) },

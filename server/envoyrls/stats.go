@@ -2,6 +2,7 @@ package envoyrls
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type Stats struct {
 
 type counters struct {
 	name                              string
+	rule                              string // if that is not name: the rule's, without values of requests
 	total, over, near, within, shadow atomic.Uint64
 }
 
@@ -96,7 +98,7 @@ func (d *detailed) of(r *rule, entries []*commonv3.RateLimitDescriptor_Entry) *c
 	if d.byName == nil {
 		d.byName = map[string]*counters{}
 	}
-	c = &counters{name: name}
+	c = &counters{name: name, rule: r.counters.name}
 	d.byName[name] = c
 	return c
 }
@@ -104,22 +106,50 @@ func (d *detailed) of(r *rule, entries []*commonv3.RateLimitDescriptor_Entry) *c
 // Stats are those of all rules that were asked, by name.
 func (s *Service) Stats() []Stats {
 	var all []Stats
-	add := func(c *counters) {
+	s.state.Load().each(func(c *counters) {
 		if one := c.stats(); one.TotalHits > 0 {
 			all = append(all, one)
 		}
-	}
-	state := s.state.Load()
-	for _, d := range state.config.domains {
-		d.top.each(func(r *rule) { add(r.counters) })
-	}
-	state.detailed.mu.RLock()
-	for _, c := range state.detailed.byName {
-		add(c)
-	}
-	state.detailed.mu.RUnlock()
+	})
 	slices.SortFunc(all, func(a, b Stats) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// RuleStats are those of each configured rule, asked or not, by name. No values of requests are in the names, so there are never
+// more of them than rules.
+func (s *Service) RuleStats() []Stats {
+	byName := map[string]*Stats{}
+	s.state.Load().each(func(c *counters) {
+		name := cmp.Or(c.rule, c.name)
+		sum := byName[name]
+		if sum == nil {
+			sum = &Stats{Name: name}
+			byName[name] = sum
+		}
+		one := c.stats()
+		sum.TotalHits += one.TotalHits
+		sum.OverLimit += one.OverLimit
+		sum.NearLimit += one.NearLimit
+		sum.WithinLimit += one.WithinLimit
+		sum.ShadowMode += one.ShadowMode
+	})
+	all := make([]Stats, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, *byName[name])
+	}
+	return all
+}
+
+// each calls f for all counters.
+func (st *state) each(f func(*counters)) {
+	for _, d := range st.config.domains {
+		d.top.each(func(r *rule) { f(r.counters) })
+	}
+	st.detailed.mu.RLock()
+	defer st.detailed.mu.RUnlock()
+	for _, c := range st.detailed.byName {
+		f(c)
+	}
 }
 
 // each calls f for the rules of n and below.

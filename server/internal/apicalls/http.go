@@ -1,6 +1,7 @@
 package apicalls
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -11,17 +12,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// HTTP counts the requests that next answers, and makes a span of each. It knows routes from Route, which has to be somewhere
-// within next.
+// HTTP counts the requests that next answers, and makes a span of each. Its route is the Pattern that next gave to the request.
 func (c *Calls) HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		a := &answer{ResponseWriter: w, route: unknown}
+		a := &answer{ResponseWriter: w}
+		inner := r
 		var span trace.Span
 		if c.tracer != nil && !quiet(r.URL.Path) {
 			ctx := propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 			ctx, span = c.tracer.Start(ctx, method(r), trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(start))
-			r = r.WithContext(ctx)
+			inner = r.WithContext(ctx)
 		}
 		ended := false
 		defer func() {
@@ -30,10 +31,12 @@ func (c *Calls) HTTP(next http.Handler) http.Handler {
 			} else if a.status == 0 {
 				a.status = http.StatusOK
 			}
-			c.note(r.Context(), HTTP, a.route, strconv.Itoa(a.status), time.Since(start).Seconds())
+			route := cmp.Or(inner.Pattern, unknown)
+			r.Pattern = inner.Pattern // for who is around
+			c.note(inner.Context(), HTTP, route, strconv.Itoa(a.status), time.Since(start).Seconds())
 			if span != nil {
-				span.SetName(method(r) + " " + a.route)
-				span.SetAttributes(attribute.String("http.request.method", method(r)), attribute.String("http.route", a.route),
+				span.SetName(method(r) + " " + route)
+				span.SetAttributes(attribute.String("http.request.method", method(r)), attribute.String("http.route", route),
 					attribute.Int("http.response.status_code", a.status))
 				if a.status >= http.StatusInternalServerError {
 					span.SetStatus(codes.Error, "")
@@ -41,35 +44,9 @@ func (c *Calls) HTTP(next http.Handler) http.Handler {
 				span.End()
 			}
 		}()
-		next.ServeHTTP(a, r)
+		next.ServeHTTP(a, inner)
 		ended = true
 	})
-}
-
-// Route tells HTTP, somewhere around it, which route a request had: the Pattern that next, or what is within next, gave to the
-// request.
-func Route(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r)
-		if r.Pattern != "" {
-			note(w, r.Pattern)
-		}
-	})
-}
-
-// note finds the answer of HTTP below others.
-func note(w http.ResponseWriter, route string) {
-	for {
-		if a, ok := w.(*answer); ok {
-			a.route = route
-			return
-		}
-		below, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return
-		}
-		w = below.Unwrap()
-	}
 }
 
 // quiet reports whether a path is asked for by machines all the time, and says nothing in a trace.
@@ -88,7 +65,6 @@ func method(r *http.Request) string {
 type answer struct {
 	http.ResponseWriter
 	status int
-	route  string
 }
 
 func (a *answer) WriteHeader(status int) {

@@ -33,6 +33,9 @@ type Config struct {
 // CheckEndpoint says what is wrong with the URL of a collector.
 func CheckEndpoint(text string) error {
 	u, err := url.Parse(text)
+	if err == nil && u.User != nil {
+		return errors.New("a name and a password have no place in this URL; OTEL_EXPORTER_OTLP_HEADERS has headers for the collector")
+	}
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("this is not the URL of a collector that speaks OTLP over HTTP, such as http://127.0.0.1:4318")
 	}
