@@ -29,24 +29,24 @@ func rpcs() []group {
 		keys[i] = fmt.Sprintf("user-%d", i)
 	}
 	return []group{
-		{"grpc, one decision a call in memory, 64 callers", grpcCallers, []candidate{
-			{"grpc-go, a server that decides nothing", takes(keys, serveEcho)},
-			{"ration serve", takes(keys, serveMemory)},
+		{name: "grpc, one decision a call in memory, 64 callers", workers: grpcCallers, timed: true, chart: true, candidates: []candidate{
+			{name: "grpc-go, a server that decides nothing", role: bound, open: takes(keys, serveEcho)},
+			{name: "ration serve", role: ours, open: takes(keys, serveMemory)},
 		}},
-		{"grpc, 100 decisions a call in memory, 64 callers", grpcCallers, []candidate{
-			{"ration serve, a decision a call", takes(keys, serveMemory)},
-			{"ration serve, TakeBatch", batches(keys)},
+		{name: "grpc, 100 decisions a call in memory, 64 callers", workers: grpcCallers, candidates: []candidate{
+			{name: "ration serve, a decision a call", role: variant, open: takes(keys, serveMemory)},
+			{name: "ration serve, TakeBatch", role: ours, open: batches(keys)},
 		}},
-		{"grpc, Envoy's rate limit service on Redis, 100 k keys, 64 callers", grpcCallers, envoys(keys)},
-		{"grpc, Envoy's rate limit service on Redis, one hot key, 64 callers", grpcCallers, envoys(keys[:1])},
+		{name: "grpc, Envoy's rate limit service on Redis, 100 k keys, 64 callers", workers: grpcCallers, timed: true, chart: true, candidates: envoys(keys)},
+		{name: "grpc, Envoy's rate limit service on Redis, one hot key, 64 callers", workers: grpcCallers, timed: true, candidates: envoys(keys[:1])},
 	}
 }
 
 func envoys(keys []string) []candidate {
 	return []candidate{
-		{"INCRBY and EXPIRE in a pipeline a request, by go-redis", asks(keys, servePipelines)},
-		{"envoyproxy/ratelimit", asks(keys, serveEnvoyproxy)},
-		{"ration serve", asks(keys, serveEnvoy)},
+		{name: "INCRBY and EXPIRE in a pipeline a request, by go-redis", open: asks(keys, servePipelines)},
+		{name: "envoyproxy/ratelimit", open: asks(keys, serveEnvoyproxy)},
+		{name: "ration serve", role: ours, open: asks(keys, serveEnvoy)},
 	}
 }
 

@@ -32,6 +32,8 @@ const (
 	serveEnvoy      = "envoy"
 	servePipelines  = "pipelines"
 	serveEnvoyproxy = "envoyproxy"
+	serveHTTP       = "http"
+	serveHTTPEcho   = "http-echo"
 )
 
 // serverVariable makes this program a server: its kind, and the URL of Redis.
@@ -106,6 +108,8 @@ func beServer() bool {
 
 func listenAs(kind, redisURL string) (address net.Addr, err error) {
 	switch kind {
+	case serveHTTPEcho:
+		return serveEchoOverHTTP()
 	case serveEcho:
 		return serveBare(func(gs *grpc.Server) { rationv1.RegisterRationServiceServer(gs, newEcho()) })
 	case servePipelines:
@@ -118,7 +122,7 @@ func listenAs(kind, redisURL string) (address net.Addr, err error) {
 		})
 	}
 	cfg := server.Defaults()
-	cfg.Store, cfg.GRPC.Listen = "memory:", "127.0.0.1:0"
+	cfg.Store, cfg.GRPC.Listen, cfg.Listen = "memory:", "127.0.0.1:0", "127.0.0.1:0"
 	if kind == serveEnvoy {
 		dir, file, err := writeConfig()
 		if err != nil {
@@ -133,6 +137,14 @@ func listenAs(kind, redisURL string) (address net.Addr, err error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if kind == serveHTTP {
+		l, err := s.Listen(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		go func() { _ = s.Serve(context.Background(), l) }() // the process ends it
+		return l.Addr(), nil
 	}
 	l, err := s.ListenGRPC(context.Background())
 	if err != nil {

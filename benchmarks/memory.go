@@ -18,23 +18,31 @@ import (
 func memory() []group {
 	var all []group
 	for _, g := range []struct {
-		name    string
-		workers int
-		keys    *users
+		name            string
+		workers         int
+		keys            *users
+		rate, sethvargo goal
 	}{
-		{"memory, one hot key, 1 goroutine", 1, &users{n: 1}},
-		{"memory, one hot key, 2 goroutines", 2, &users{n: 1}},
-		{"memory, 1 M keys, 2 goroutines", 2, &users{n: 1 << 20}},
+		{"memory, one hot key, 1 goroutine", 1, &users{n: 1}, goal{least: 1.2, hoped: 2}, goal{}},
+		{"memory, one hot key, 2 goroutines", 2, &users{n: 1}, goal{least: 1.5, hoped: 2}, goal{}},
+		{"memory, 1 M keys, 2 goroutines", 2, &users{n: million}, goal{least: 2.5, hoped: 3.5}, goal{least: 1.2, hoped: 1.6}},
 	} {
-		all = append(all, group{g.name, g.workers, []candidate{
-			{"golang.org/x/time/rate in a mutex map", mutexMap(g.keys)},
-			{"golang.org/x/time/rate in sync.Map", syncMap(g.keys)},
-			{"sethvargo/go-limiter memorystore", sethvargo(g.keys)},
-			{"ration memstore, through Limiter.Take", ours(g.keys)},
+		all = append(all, group{name: g.name, workers: g.workers, chart: true, candidates: []candidate{
+			{name: "the floor: clock, map without lock, one CAS", role: bound, open: floor(g.keys)},
+			{name: "x/time/rate in a mutex map", open: mutexMap(g.keys)},
+			{name: "x/time/rate in sync.Map", goal: g.rate, open: syncMap(g.keys)},
+			{name: "sethvargo/go-limiter memorystore", goal: g.sethvargo, open: sethvargo(g.keys)},
+			{name: "ulule/limiter memory", open: ululeMemory(g.keys)},
+			{name: "throttled memstore", open: throttledMemory(g.keys)},
+			{name: "httprate", open: httprateMemory(g.keys)},
+			{name: "ration memstore, Limiter.Take", role: ours, open: oursInMemory(g.keys)},
 		}})
 	}
 	return all
 }
+
+// million is the power of two.
+const million = 1 << 20
 
 type opener = func() (func(int, uint64) error, func(), error)
 
@@ -123,7 +131,7 @@ func sethvargo(keys *users) opener {
 	}
 }
 
-func ours(keys *users) opener {
+func oursInMemory(keys *users) opener {
 	return func() (func(int, uint64) error, func(), error) {
 		ctx := context.Background()
 		l := ration.New(memstore.New(&memstore.Options{MaxKeys: 2 << 20, MaxBytes: 1 << 30}), nil)

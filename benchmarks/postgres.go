@@ -5,6 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,42 +30,57 @@ func postgres() []group {
 	hot := keys[:1]
 	var all []group
 	add := func(name string, callers int, candidates func(*database) []candidate) {
-		all = append(all, group{"postgres, " + name, callers, candidates(&database{keys: keys})})
+		all = append(all, group{name: "postgres, " + name, workers: callers, timed: true, chart: callers == 256, candidates: candidates(&database{keys: keys})})
 	}
-	against := func(keys []string, opts *ration.Options) func(*database) []candidate {
+	const upsert, take = "pgx, an upsert a call", "ration pgstore, bucket"
+	against := func(keys []string, g goal, opts *ration.Options) func(*database) []candidate {
 		return func(db *database) []candidate {
 			return []candidate{
-				{"pgx, an upsert a call", db.upsert(keys)},
-				{"ration, through Limiter.Take", db.takes(keys, opts)},
+				{name: upsert, goal: g, open: db.upsert(keys)},
+				{name: take, role: ours, open: db.takes(keys, opts)},
 			}
 		}
 	}
 	alone := &ration.Options{NoJoin: true, Timeout: time.Minute}
 	joined := &ration.Options{Timeout: time.Minute}
-	add("one hot key, 1 caller, without joining", 1, against(hot, alone))
-	add("100 k keys, 1 caller, without joining", 1, against(keys, alone))
-	add("100 k keys, 64 callers, without joining", 64, against(keys, alone))
-	add("one hot refused key, 64 callers, without joining", 64, func(db *database) []candidate {
-		return []candidate{
-			{"pgx, an upsert a call", db.upsert(hot)},
-			{"ration, through Limiter.Take", db.refusals(hot[0], alone)},
-		}
-	})
-	add("one hot key, 1 caller", 1, against(hot, joined))
-	add("100 k keys, 1 caller", 1, against(keys, joined))
-	for _, callers := range []int{64, 256} {
-		add(fmt.Sprintf("one hot key, %d callers", callers), callers, against(hot, joined))
+	latency := goal{slower: 1.05}
+	add("one hot key, 1 caller", 1, against(hot, latency, joined))
+	for callers, g := range inOrder(map[int]goal{16: {}, 64: {least: 60, hoped: 90}, 256: {least: 130, hoped: 250}}) {
+		add(fmt.Sprintf("one hot key, %d callers", callers), callers, against(hot, g, joined))
 	}
-	for _, callers := range []int{64, 256} {
+	add("100 k keys, 1 caller", 1, against(keys, latency, joined))
+	for callers, g := range inOrder(map[int]goal{16: {}, 64: {least: 3.5, hoped: 5}, 256: {least: 7, hoped: 10}}) {
 		add(fmt.Sprintf("100 k keys, %d callers", callers), callers, func(db *database) []candidate {
+			ceiling := goal{}
+			if callers == 256 {
+				ceiling = goal{least: 0.6, hoped: 0.8}
+			}
 			return []candidate{
-				{"pgx, an upsert a call", db.upsert(keys)},
-				{"pgx, upserts of 100 rows by unnest, on 4 connections", db.unnest()},
-				{"ration, through Limiter.Take", db.takes(keys, joined)},
+				{name: upsert, goal: g, open: db.upsert(keys)},
+				{name: "pgx, upserts of 100 rows by unnest, on 4 connections", role: bound, goal: ceiling, open: db.unnest()},
+				{name: take, role: ours, open: db.takes(keys, joined)},
 			}
 		})
 	}
+	add("100 k keys, 64 callers, without joining", 64, against(keys, goal{}, alone))
+	add("one hot refused key, 64 callers, without joining", 64, func(db *database) []candidate {
+		return []candidate{
+			{name: upsert, open: db.upsert(hot)},
+			{name: take, role: ours, open: db.refusals(hot[0], alone)},
+		}
+	})
 	return all
+}
+
+// inOrder are the entries of m by their keys.
+func inOrder(m map[int]goal) iter.Seq2[int, goal] {
+	return func(yield func(int, goal) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
+				return
+			}
+		}
+	}
 }
 
 // database is a server of a group's own, which its candidates share. It starts with the first and ends with the last.
@@ -119,6 +137,11 @@ func (db *database) start() error {
 			return err
 		}
 		defer pool.Close()
+		var version string
+		if err := pool.QueryRow(ctx, "SHOW server_version").Scan(&version); err != nil {
+			return err
+		}
+		servers.note("PostgreSQL " + version)
 		store, err := pgstore.New(ctx, pool, nil)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,58 +27,92 @@ import (
 // redisGroups compare decisions over one Redis, by the whole way from the call to its answer, of a limit that never refuses.
 // redis_rate is a bucket (GCRA), so ration's bucket is what compares with it; rows of other kinds stand beside it.
 func redisGroups() []group {
-	many := make([]string, 1<<17)
+	many := make([]string, 100_000)
 	for i := range many {
 		many[i] = "user:" + strconv.Itoa(i)
 	}
 	var all []group
-	add := func(what string, callers int, candidates func(r *redisRun) []candidate) {
-		for _, keys := range [][]string{many[:1], many} {
-			name := "one hot key"
-			if len(keys) > 1 {
-				name = "131 k keys"
-			}
-			if callers == 1 && len(keys) > 1 {
-				continue
-			}
-			plural := "s"
-			if callers == 1 {
-				plural = ""
-			}
-			r := &redisRun{keys: keys, callers: callers}
-			all = append(all, group{fmt.Sprintf("redis, %s, %d caller%s, %s", name, callers, plural, what), callers, candidates(r)})
+	add := func(keys []string, callers int, what string, candidates func(r *redisRun) []candidate) {
+		name := "one hot key"
+		if len(keys) > 1 {
+			name = "100 k keys"
 		}
+		r := &redisRun{keys: keys, callers: callers}
+		all = append(all, group{name: fmt.Sprintf("redis, %s, %s%s", name, callersText(callers), what), workers: callers, timed: true,
+			chart: callers == 256, candidates: candidates(r)})
 	}
-	add("without joining", 128, func(r *redisRun) []candidate {
-		return []candidate{
-			{"ulule/limiter", r.ulule},
-			{"redis_rate v10", r.redisRate},
-			{"ration redisstore, fixed window", r.ration(true, redisFixed)},
-			{"ration redisstore, sliding window", r.ration(true, redisSliding)},
-			{"ration redisstore, bucket", r.ration(true, redisBucket)},
-		}
-	})
-	for _, callers := range []int{64, 256} {
-		add("with joining", callers, func(r *redisRun) []candidate {
+	for _, keys := range [][]string{many[:1], many} {
+		hot := len(keys) == 1
+		add(keys, 1, "", func(r *redisRun) []candidate {
+			latency := goal{slower: 1.05}
 			return []candidate{
-				{"redis_rate v10", r.redisRate},
-				{"rueidis EVALSHA, INCRBY and PEXPIRE", r.evalshaCount()},
-				{"rueidis EVALSHA, a bucket", r.evalshaBucket()},
-				{"ration redisstore, bucket", r.ration(false, redisBucket)},
+				{name: "ulule/limiter", open: r.ulule},
+				{name: "throttled", open: r.throttled},
+				{name: "redis_rate v10", goal: latency, open: r.redisRate},
+				{name: "rueidis EVALSHA, INCRBY and PEXPIRE", open: r.evalshaCount()},
+				{name: "rueidis EVALSHA, a bucket", open: r.evalshaBucket()},
+				{name: "ration redisstore, bucket", role: ours, open: r.ration(nil, redisBucket)},
 			}
 		})
+		for _, callers := range []int{16, 64, 256} {
+			rate, evalsha := redisGoals(hot, callers)
+			add(keys, callers, "", func(r *redisRun) []candidate {
+				list := []candidate{
+					{name: "redis_rate v10", goal: rate, open: r.redisRate},
+					{name: "rueidis EVALSHA, a bucket", goal: evalsha, open: r.evalshaBucket()},
+					{name: "ration redisstore, bucket", role: ours, open: r.ration(nil, redisBucket)},
+				}
+				if callers == 256 {
+					list = append([]candidate{
+						{name: "rueidis INCRBY, which limits nothing", role: bound, open: r.incr},
+						{name: "rueidis EVALSHA, INCRBY and PEXPIRE", open: r.evalshaCount()},
+						{name: "ulule/limiter", open: r.ulule},
+					}, list...)
+				}
+				return list
+			})
+		}
 	}
-	add("with joining", 1, func(r *redisRun) []candidate {
+	add(many[:1], 64, ", leases of 100", func(r *redisRun) []candidate {
 		return []candidate{
-			{"ulule/limiter", r.ulule},
-			{"throttled", r.throttled},
-			{"redis_rate v10", r.redisRate},
-			{"rueidis EVALSHA, INCRBY and PEXPIRE", r.evalshaCount()},
-			{"rueidis EVALSHA, a bucket", r.evalshaBucket()},
-			{"ration redisstore, bucket", r.ration(false, redisBucket)},
+			{name: "redis_rate v10", goal: goal{least: 35}, open: r.redisRate},
+			{name: "ration redisstore, bucket, leases of 100", role: ours, open: r.ration(nil, ration.Rule{Limit: redisBucket, Lease: 100})},
+			{name: "ration redisstore, bucket, leases of 10 000", role: variant, open: r.ration(nil, ration.Rule{Name: "more", Limit: redisBucket, Lease: 10_000})},
+		}
+	})
+	alone := &ration.Options{NoJoin: true}
+	add(many, 128, ", without joining", func(r *redisRun) []candidate {
+		return []candidate{
+			{name: "ulule/limiter", open: r.ulule},
+			{name: "redis_rate v10", open: r.redisRate},
+			{name: "ration redisstore, fixed window", role: variant, open: r.ration(alone, redisFixed)},
+			{name: "ration redisstore, sliding window", role: variant, open: r.ration(alone, redisSliding)},
+			{name: "ration redisstore, bucket", role: ours, open: r.ration(alone, redisBucket)},
 		}
 	})
 	return all
+}
+
+// redisGoals are those against redis_rate and against a script by hand.
+func redisGoals(hot bool, callers int) (rate, evalsha goal) {
+	switch {
+	case callers == 64 && hot:
+		return goal{least: 10, hoped: 20}, goal{}
+	case callers == 256 && hot:
+		return goal{least: 36, hoped: 50}, goal{}
+	case callers == 64:
+		return goal{least: 2.5, hoped: 4}, goal{least: 1.5, hoped: 2}
+	case callers == 256:
+		return goal{least: 4, hoped: 6}, goal{least: 1.5, hoped: 2}
+	}
+	return goal{}, goal{}
+}
+
+func callersText(n int) string {
+	if n == 1 {
+		return "1 caller"
+	}
+	return fmt.Sprintf("%d callers", n)
 }
 
 var (
@@ -104,6 +139,7 @@ func (r *redisRun) start() (addr string, done func(), err error) {
 		if r.server, err = engines.StartRedis(&engines.RedisOptions{Args: []string{"--appendonly", "no"}}); err != nil {
 			return "", nil, err
 		}
+		servers.note("Redis " + redisVersion(r.server.Addr))
 	}
 	r.users++
 	return r.server.Addr, func() {
@@ -148,6 +184,18 @@ func (r *redisRun) fill(call func(key string) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+func redisVersion(addr string) string {
+	c := goredis.NewClient(&goredis.Options{Addr: addr})
+	defer c.Close()
+	info, err := c.Info(context.Background(), "server").Result()
+	_, after, ok := strings.Cut(info, "redis_version:")
+	if err != nil || !ok {
+		return "of unknown version"
+	}
+	version, _, _ := strings.Cut(after, "\r\n")
+	return version
 }
 
 func (r *redisRun) goredis(addr string) *goredis.Client {
@@ -244,13 +292,27 @@ if n == ARGV[1] + 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return n
 `
 
+// incr is the most that Redis does with one command a call.
+func (r *redisRun) incr() (func(int, uint64) error, func(), error) {
+	return r.open(func(addr string) (func(string) error, func(), error) {
+		c, err := newRueidis(addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		ctx := context.Background()
+		return func(key string) error {
+			return c.Do(ctx, c.B().Incrby().Key("incr:"+key).Increment(1).Build()).Error()
+		}, c.Close, nil
+	})
+}
+
 func (r *redisRun) evalshaBucket() opener {
 	return r.evalsha("lua:", luaBucket, strconv.Itoa(burst), strconv.Itoa(60_000/perMinute), "1")
 }
 
 func (r *redisRun) evalshaCount() opener { return r.evalsha("count:", luaCount, "1", "3600000") }
 
-func (r *redisRun) ration(alone bool, limit ration.Limit) opener {
+func (r *redisRun) ration(opts *ration.Options, limit ration.Limit) opener {
 	return func() (func(int, uint64) error, func(), error) {
 		return r.open(func(addr string) (func(string) error, func(), error) {
 			c, err := newRueidis(addr)
@@ -262,7 +324,7 @@ func (r *redisRun) ration(alone bool, limit ration.Limit) opener {
 				c.Close()
 				return nil, nil, err
 			}
-			l := ration.New(s, &ration.Options{NoJoin: alone})
+			l := ration.New(s, opts)
 			ctx := context.Background()
 			return func(key string) error {
 				d, err := l.Take(ctx, ration.KeyOf(key), limit, 1)

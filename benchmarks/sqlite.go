@@ -27,14 +27,18 @@ func sqlite() []group {
 	}
 	var all []group
 	for _, of := range []struct {
-		name string
-		keys []string
-	}{{"one hot key", keys[:1]}, {"100 k keys", keys}} {
-		for _, callers := range []int{1, 64, 256} {
-			all = append(all, group{fmt.Sprintf("sqlite, %s, %d callers", of.name, callers), callers, []candidate{
-				{"modernc, a transaction a call", sqliteUpsert(of.keys, 1)},
-				{"modernc, 256 upserts a transaction, by one caller", sqliteUpsert(of.keys, 256)},
-				{"ration, through Limiter.Take", sqliteTakes(of.keys)},
+		name  string
+		keys  []string
+		goals map[int]goal
+	}{
+		{"one hot key", keys[:1], map[int]goal{64: {least: 35}, 256: {least: 140}}},
+		{"100 k keys", keys, map[int]goal{64: {least: 8, hoped: 15}, 256: {least: 10, hoped: 20}}},
+	} {
+		for _, callers := range []int{1, 16, 64, 256} {
+			all = append(all, group{name: fmt.Sprintf("sqlite, %s, %s", of.name, callersText(callers)), workers: callers, timed: true, chart: callers == 256, candidates: []candidate{
+				{name: "modernc, a transaction a call", goal: of.goals[callers], open: sqliteUpsert(of.keys, 1)},
+				{name: "modernc, 256 upserts a transaction, by one caller", role: bound, open: sqliteUpsert(of.keys, 256)},
+				{name: "ration sqlitestore, bucket", role: ours, open: sqliteTakes(of.keys)},
 			}})
 		}
 	}
