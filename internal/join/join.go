@@ -187,6 +187,13 @@ func (j *Joiner) leave(w *waiter, why error) (abandoned bool, err error) {
 	}
 }
 
+// Waiting is how many callers wait in the queue at this moment. It is for tests.
+func (j *Joiner) Waiting() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.waiting()
+}
+
 // waiting is how many callers wait.
 func (j *Joiner) waiting() int { return len(j.queue) - j.head - j.gone }
 

@@ -389,6 +389,15 @@ func TestQueueIsBounded(t *testing.T) {
 		if len(errs) != 0 {
 			t.Fatal(len(errs))
 		}
+		for i := range 10_000 { // of a key under way, and of others
+			if _, err := j.Do(context.Background(), take(fmt.Sprint("k", i%3), 1)); !errors.Is(err, ErrQueueFull) {
+				t.Fatal(err)
+			}
+		}
+		if j.mu.Lock(); len(j.queue) > 100 || len(j.lanes) > 1 || j.waiting() != 100 {
+			t.Errorf("refused calls left something: %d places in the queue, %d keys", len(j.queue), len(j.lanes))
+		}
+		j.mu.Unlock()
 		go j.Close()
 		synctest.Wait()
 		close(s.gate)
