@@ -240,6 +240,9 @@ func (db *database) refusals(key string, opts *ration.Options) opener {
 		if err != nil {
 			return nil, nil, err
 		}
+		if d, err := l.Take(context.Background(), ration.KeyOf(key), rule, 1<<20); err != nil || !d.Allowed { // not refilled in the time of a run
+			return nil, done, fmt.Errorf("cannot use the bucket: %+v, %w", d, err)
+		}
 		full := func() error {
 			d, err := l.Take(context.Background(), ration.KeyOf(key), rule, burst)
 			if err == nil && d.Allowed {
