@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,14 @@ type AccessConfig struct {
 	Certificates []string
 	// Insecure lets the server listen beyond this machine without asking anybody who they are.
 	Insecure bool
+}
+
+// TLSConfig is for all listeners but sockets. The files are read again when they have changed.
+type TLSConfig struct {
+	CertFile     string // in PEM; "", the default: no TLS
+	KeyFile      string // in PEM
+	ClientCAFile string // authorities of clients' certificates, in PEM; "": clients are not asked for one
+	ClientAuth   string // "require", the default; or "optional": clients without a certificate have tokens
 }
 
 // AuditConfig says where admin actions are noted.
@@ -95,6 +104,67 @@ func (c *AccessConfig) parsed() (opts access.Options, err error) {
 	return opts, errors.Join(faults...)
 }
 
+// validateAccess is what is wrong with what says who may call.
+func (c *Config) validateAccess() (faults []error) {
+	wrong := func(name, text string) { faults = append(faults, fault{name: name, err: errors.New(text)}) }
+	if _, err := c.Access.parsed(); err != nil {
+		faults = append(faults, err)
+	}
+	t := &c.TLS
+	switch {
+	case t.CertFile == "" && t.KeyFile != "":
+		wrong("tls.key_file", "a key is of a certificate; set tls.cert_file too")
+	case t.CertFile != "" && t.KeyFile == "":
+		wrong("tls.cert_file", "a certificate has a key; set tls.key_file too")
+	case t.CertFile == "" && t.ClientCAFile != "":
+		wrong("tls.client_ca_file", "clients show certificates over TLS; set tls.cert_file and tls.key_file too")
+	}
+	switch {
+	case t.ClientCAFile != "" && !c.Access.on():
+		wrong("tls.client_ca_file", "nothing says what clients may do; add access.certificates, such as \"edge dns:edge.example.com take\", or access.tokens_file")
+	case t.ClientCAFile == "" && len(c.Access.Certificates) > 0:
+		wrong("access.certificates", "no authority of clients' certificates is trusted; set tls.client_ca_file")
+	}
+	return faults
+}
+
+// newTLS is what listeners speak; nil if they do not.
+func (c *TLSConfig) newTLS(log *slog.Logger) (*access.TLS, error) {
+	if c.CertFile == "" {
+		return nil, nil
+	}
+	return access.NewTLS(&access.TLSOptions{
+		CertFile: c.CertFile, KeyFile: c.KeyFile, ClientCAFile: c.ClientCAFile, Optional: c.ClientAuth == "optional", Logger: log,
+	})
+}
+
+// overTLS is l with TLS, if it is no socket and there is TLS.
+func (s *Server) overTLS(l net.Listener) net.Listener {
+	if !s.secure(l) {
+		return l
+	}
+	return tls.NewListener(l, s.tls.Config())
+}
+
+// secure reports whether what is served on l is over TLS.
+func (s *Server) secure(l net.Listener) bool {
+	_, socket := l.Addr().(*net.UnixAddr)
+	return s.tls != nil && !socket
+}
+
+// url is how to call the server on l.
+func (s *Server) url(l net.Listener) string {
+	switch addr := l.Addr().(type) {
+	case *net.UnixAddr:
+		return socketPrefix + addr.Name
+	default:
+		if s.secure(l) {
+			return "https://" + addr.String()
+		}
+		return "http://" + addr.String()
+	}
+}
+
 // newGuard makes what asks callers who they are.
 func newGuard(cfg *Config, secret []byte, log *slog.Logger, audit io.Writer) (*access.Guard, error) {
 	opts, err := cfg.Access.parsed()
@@ -152,7 +222,13 @@ func (f *file) accessLists(name string, value *yaml.Node) (read bool) {
 // beyond is an error if l can be reached from other machines and nobody is asked who they are.
 func (s *Server) beyond(name string, l net.Listener) error {
 	switch {
-	case local(l) || s.guard.On():
+	case local(l):
+		return nil
+	case s.guard.On():
+		if !s.secure(l) {
+			s.log.Warn("other machines can reach this server without TLS: whoever is on the way can read tokens and keys; set tls.cert_file and tls.key_file, or have a proxy do it",
+				name, l.Addr().String())
+		}
 		return nil
 	case s.cfg.Access.Insecure:
 		s.log.Warn("INSECURE: other machines can reach this server, and whoever can connect can charge and reset, because access.insecure is set",
@@ -185,3 +261,34 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.api.ServeHTTP(w, r)
 }
+
+// openAccess makes what asks callers who they are.
+func (s *Server) openAccess(secret []byte) (err error) {
+	if s.tls, err = s.cfg.TLS.newTLS(s.log); err != nil {
+		return err
+	}
+	var audit io.Writer
+	if s.cfg.Audit.File != "" {
+		if s.audit, err = openAudit(s.cfg.Audit.File); err != nil {
+			return err
+		}
+		audit = s.audit
+	}
+	if s.guard, err = newGuard(&s.cfg, secret, s.log, audit); err != nil {
+		return errors.Join(err, s.closeAccess())
+	}
+	return nil
+}
+
+func (s *Server) closeAccess() (err error) {
+	if s.guard != nil {
+		err = s.guard.Close()
+	}
+	if s.audit != nil {
+		err = errors.Join(err, s.audit.Close())
+	}
+	return err
+}
+
+// Guard is what asks the callers of s who they are. Handler does; a gRPC server of one's own needs its Unary and Stream.
+func (s *Server) Guard() *access.Guard { return s.guard }

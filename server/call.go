@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,12 +24,15 @@ import (
 type target struct {
 	source
 	server  string
+	socket  string // the path of one, if that is where the server is
+	secrets callerFiles
 	timeout time.Duration
 }
 
 func (t *target) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&t.server, "server", "", "`URL` of the server to ask (environment: RATION_SERVER; default http://"+DefaultListen+")")
+	flags.StringVar(&t.server, "server", "", "`URL` of the server to ask, or unix:/PATH (environment: RATION_SERVER; default http://"+DefaultListen+")")
+	t.secrets.register(flags)
 	flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for the answer")
 	t.source.register(cmd, func(s *setting) bool { return s.name == "store" || s.name == "namespace" })
 	flags.Lookup("store").Usage = "ask this store instead of a server: sqlite:PATH or memory:"
@@ -80,6 +85,11 @@ func (t *target) ask(ctx context.Context, method, path string, query url.Values,
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if !t.direct() {
+		if err := t.secrets.sayWho(t.program, req); err != nil {
+			return answer{}, errors.Join(err, closing())
+		}
+	}
 	res, err := transport.RoundTrip(req)
 	if err != nil {
 		return answer{}, errors.Join(t.noAnswer(base, method, err), closing())
@@ -102,6 +112,9 @@ func (t *target) open(ctx context.Context) (base *url.URL, transport http.RoundT
 			return nil, nil, nil, err
 		}
 		tr := http.DefaultTransport.(*http.Transport).Clone()
+		if err := t.secrets.dialing(tr, t.socket); err != nil {
+			return nil, nil, nil, err
+		}
 		return base, tr, func() error { tr.CloseIdleConnections(); return nil }, nil
 	}
 	if t.server != "" {
@@ -139,11 +152,26 @@ func (t *target) base() (*url.URL, error) {
 	if text == "" {
 		text = "http://" + DefaultListen
 	}
+	if path, ok := strings.CutPrefix(text, socketPrefix); ok {
+		if err := checkSocket(path); err != nil {
+			return nil, usageError{fmt.Errorf("%s: %w", where, err)}
+		}
+		t.socket = path
+		return &url.URL{Scheme: "http", Host: "localhost"}, nil
+	}
 	base, err := url.Parse(text)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, usageError{fmt.Errorf("%s: %q is not the URL of a server, such as http://%s", where, text, DefaultListen)}
 	}
 	return base, nil
+}
+
+// place is where the server is, for people.
+func (t *target) place(base *url.URL) string {
+	if t.socket != "" {
+		return socketPrefix + t.socket
+	}
+	return base.Redacted()
 }
 
 // noAnswer says what a failed call means for whoever made it.
@@ -153,18 +181,18 @@ func (t *target) noAnswer(base *url.URL, method string, err error) error {
 	}
 	op, ok := errors.AsType[*net.OpError](err)
 	if ok && op.Op == "dial" {
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return fmt.Errorf("no server answers at %s; start one with \"ration serve\", name another with --server, or a store with --store", base.Redacted())
+		if errors.Is(err, syscall.ECONNREFUSED) || t.socket != "" && errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("no server answers at %s; start one with \"ration serve\", name another with --server, or a store with --store", t.place(base))
 		}
-		return fmt.Errorf("the server at %s cannot be reached: %w", base.Redacted(), op.Err)
+		return fmt.Errorf("the server at %s cannot be reached: %w", t.place(base), op.Err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %v", t.timeout)
 	}
 	if method == http.MethodGet {
-		return fmt.Errorf("%s: %w", base.Redacted(), err)
+		return fmt.Errorf("%s: %w", t.place(base), err)
 	}
-	return fmt.Errorf("%s: %w; whether it was done is unknown", base.Redacted(), err)
+	return fmt.Errorf("%s: %w; whether it was done is unknown", t.place(base), err)
 }
 
 // inProcess answers requests by a handler.

@@ -20,12 +20,14 @@ const DefaultStore = "sqlite:ration.db"
 // Config says what a server does. It is one struct behind the file, the environment and the flags: read it with [Load], or
 // start from [Defaults], and change fields as needed. It is not changed by [New].
 type Config struct {
-	// Listen is host:port. Port 0 is any free port. A host beyond loopback is served only if callers are asked who they are: see
+	// Listen is host:port, or unix: and the path of a socket. Port 0 is any free port. A host beyond loopback is served only if callers are asked who they are: see
 	// Access.
 	Listen string
 	// Hosts are names, beside localhost and addresses, under which a server on loopback may be called: those that a proxy
 	// in front of it passes on. Others are refused, since a web page can make a name of its own mean this machine.
 	Hosts []string
+	// SocketMode is that of sockets, as "0600", the default, which is for the user alone, or "0660", which is also for the group.
+	SocketMode string
 	// GRPC is for programs that speak gRPC, and for Envoy.
 	GRPC GRPCConfig
 	// Envoy is for Envoy's rate limit service. Without configurations there is none.
@@ -54,6 +56,8 @@ type Config struct {
 	Watch bool
 	// Access says who may call.
 	Access AccessConfig
+	// TLS is for all listeners but sockets.
+	TLS TLSConfig
 	// API bounds how often.
 	API APIConfig
 	// Metrics are for Prometheus.
@@ -80,7 +84,7 @@ type Config struct {
 
 // GRPCConfig says where gRPC is served.
 type GRPCConfig struct {
-	Listen string // host:port; "", the default: nowhere
+	Listen string // host:port, or unix: and a path; "", the default: nowhere
 }
 
 // EnvoyConfig is for Envoy's rate limit service, which is served where gRPC is. See package envoyrls.
@@ -135,6 +139,8 @@ type OverridesConfig struct {
 func Defaults() *Config {
 	return &Config{
 		Listen:          DefaultListen,
+		SocketMode:      "0600",
+		TLS:             TLSConfig{ClientAuth: "require"},
 		Store:           DefaultStore,
 		OnError:         ration.DenyOnError,
 		Outage:          ration.Outage{Failures: 5, Probe: time.Second, Parts: 10, MaxKeys: 100_000},
@@ -161,9 +167,7 @@ func (c *Config) Validate() error {
 	if len(c.Envoy.Configs) > 0 && c.GRPC.Listen == "" {
 		faults = append(faults, fault{name: "envoy.configs", err: errors.New("Envoy asks over gRPC; set grpc.listen too, such as " + suggestedGRPC)})
 	}
-	if _, err := c.Access.parsed(); err != nil {
-		faults = append(faults, err)
-	}
+	faults = append(faults, c.validateAccess()...)
 	seen := map[string]bool{}
 	for _, rule := range c.Limits {
 		at := "limits." + rule.Name

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -21,6 +22,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/envoyrls"
 	"github.com/ration-go/ration/server/grpcapi"
 	rationv1 "github.com/ration-go/ration/server/grpcapi/ration/v1"
@@ -137,7 +139,11 @@ func (s *Server) ServeGRPC(ctx context.Context, l net.Listener) error {
 	if s.rpc == nil {
 		return errors.Join(errors.New("grpc: the configuration has no grpc.listen"), l.Close())
 	}
-	gs := grpc.NewServer(s.grpcOptions()...)
+	options := s.grpcOptions()
+	if s.secure(l) {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.tls.Config())))
+	}
+	gs := grpc.NewServer(options...)
 	s.RegisterGRPC(gs)
 	reflection.Register(gs)
 	failed := make(chan error, 1)
@@ -168,7 +174,7 @@ func (s *Server) ServeGRPC(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) grpcOptions() []grpc.ServerOption {
-	unary := []grpc.UnaryServerInterceptor{s.instruments.calls.Unary, s.recoverUnary, s.logUnary}
+	unary := []grpc.UnaryServerInterceptor{s.instruments.calls.Unary, s.recoverUnary, s.logUnary, s.guard.Unary(methods)}
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxReceived),
@@ -182,8 +188,36 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(unary...),
-		grpc.ChainStreamInterceptor(s.instruments.calls.Stream, s.recoverStream),
+		grpc.ChainStreamInterceptor(s.instruments.calls.Stream, s.recoverStream, s.guard.Stream(methods)),
 	}
+}
+
+// methods says what callers must be allowed to do. What is not listed is for admins.
+var methods = access.Methods{
+	rationv1.RationService_Take_FullMethodName:             access.Take,
+	rationv1.RationService_TakeBatch_FullMethodName:        access.Take,
+	rationv1.RationService_TakeAll_FullMethodName:          access.Take,
+	rationv1.RationService_Peek_FullMethodName:             access.Read,
+	rationv1.RationService_Refund_FullMethodName:           access.Take,
+	rationv1.RationService_Reset_FullMethodName:            access.Reset,
+	rationv1.RationService_Forget_FullMethodName:           access.Reset,
+	rationv1.RationService_Hit_FullMethodName:              access.Take,
+	rationv1.RationService_Reserve_FullMethodName:          access.Take,
+	rationv1.RationService_Settle_FullMethodName:           access.Take,
+	rationv1.RationService_Cancel_FullMethodName:           access.Take,
+	rationv1.RationService_Renew_FullMethodName:            access.Take,
+	rationv1.RationService_Progress_FullMethodName:         access.Take,
+	rationv1.RationService_ListReservations_FullMethodName: access.Read,
+	rationv1.RationService_ListLimits_FullMethodName:       access.Read,
+
+	rlsv3.RateLimitService_ShouldRateLimit_FullMethodName: access.Take,
+
+	grpc_health_v1.Health_Check_FullMethodName: 0,
+	grpc_health_v1.Health_List_FullMethodName:  0,
+	grpc_health_v1.Health_Watch_FullMethodName: 0,
+
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      access.Read,
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": access.Read,
 }
 
 // workers is how many goroutines stand ready for calls, with stacks that have grown: to grow one anew for each call is a tenth

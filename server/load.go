@@ -17,6 +17,7 @@ const envPrefix = "RATION_"
 const (
 	envConfig = "RATION_CONFIG" // the file
 	envServer = "RATION_SERVER" // the server that client commands talk to
+	envToken  = "RATION_TOKEN"  // what client commands say who they are by
 	envStage  = "RATION_ENV"    // "production" draws a warning from ration.New about a store that is not shared
 )
 
@@ -54,7 +55,7 @@ func (c *Config) load(file string, env []string, flags []given) error {
 }
 
 func (c *Config) loadEnv(env []string) (faults []error) {
-	known := []string{envConfig, envServer, envStage}
+	known := []string{envConfig, envServer, envToken, envStage}
 	byEnv := map[string]*setting{}
 	for _, s := range settings {
 		byEnv[s.env()] = s

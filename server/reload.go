@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/envoyrls"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
@@ -68,12 +69,15 @@ func (s *Server) reload(ctx context.Context, quiet bool) error {
 		return s.reloaded(nil, err, quiet)
 	}
 	changes, err := s.update(ctx, next)
+	if access.From(ctx) == nil && !(quiet && err == nil && len(changes) == 0) {
+		s.guard.Record(access.Action{What: "reload", Outcome: access.Outcome(err)})
+	}
 	return s.reloaded(changes, err, quiet)
 }
 
 // Update makes cfg the configuration of calls from now on: all of it, or nothing if it is invalid. A call under way is decided by
 // the configuration that there was when it came. What can change while the server runs is Limits, Checks, OnError, Envoy.Configs
-// and what its files say, Envoy.Merge and, in the command serve, Log.Level. If anything else differs, the error is
+// and what its files say, Envoy.Merge, Access.Tokens, Access.Certificates and, in the command serve, Log.Level. If anything else differs, the error is
 // ErrNeedsRestart. Counts stay: those of a limit whose numbers change go on.
 //
 // cfg is not to be changed afterwards.
@@ -129,8 +133,15 @@ func (s *Server) update(ctx context.Context, next *Config) (changes []string, er
 	if err != nil {
 		return nil, err
 	}
+	callers, err := next.Access.parsed()
+	if err != nil {
+		return nil, err
+	}
 	envoy, envoyChanged, err := s.nextEnvoy(next)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.guard.Set(callers.Tokens, callers.Certificates); err != nil {
 		return nil, err
 	}
 	changes = changesOf(now, next)
@@ -166,6 +177,9 @@ func (s *Server) staysSame(now, next *Config) error {
 	if (len(now.Envoy.Configs) == 0) != (len(next.Envoy.Configs) == 0) {
 		names = append(names, "envoy.configs (none before, or none now)")
 	}
+	if now.Access.on() != next.Access.on() {
+		names = append(names, "access (whether callers are asked who they are)")
+	}
 	if secret, err := readSecret(next.KeySecretFile); err != nil {
 		return err
 	} else if secretDigest(secret) != s.reloader.secret && len(names) == 0 {
@@ -196,6 +210,13 @@ func changesOf(now, next *Config) (changes []string) {
 	for _, one := range settings {
 		if before, after := one.get(now), one.get(next); one.live && before != after {
 			changes = append(changes, fmt.Sprintf("%s: %s → %s", one.name, cmp.Or(before, "-"), cmp.Or(after, "-")))
+		}
+	}
+	for name, lists := range map[string][2][]string{
+		"access.tokens": {now.Access.Tokens, next.Access.Tokens}, "access.certificates": {now.Access.Certificates, next.Access.Certificates},
+	} {
+		if !slices.Equal(lists[0], lists[1]) {
+			changes = append(changes, fmt.Sprintf("%s: %s → %s", name, plural(len(lists[0]), "line"), plural(len(lists[1]), "line")))
 		}
 	}
 	changes = append(changes, differences("limits.", now.Limits, next.Limits, func(r *ration.Rule) string { return r.Name }, ruleText)...)

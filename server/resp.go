@@ -15,12 +15,12 @@ const suggestedRESP = "127.0.0.1:7533"
 
 // RESPConfig says where CL.THROTTLE is served over Redis's protocol. See package respapi.
 type RESPConfig struct {
-	Listen string // host:port; "", the default: nowhere
+	Listen string // host:port, or unix: and a path; "", the default: nowhere
 }
 
 func newRESP(s *Server, store driver.Store) (*respapi.Service, error) {
 	return respapi.New(s.limiter, store, &respapi.Options{
-		Decide: s.decide, Logger: s.log, MaxConns: maxConns, ShutdownTimeout: s.cfg.ShutdownTimeout,
+		Decide: s.decide, Guard: s.guard, Logger: s.log, MaxConns: maxConns, ShutdownTimeout: s.cfg.ShutdownTimeout,
 	})
 }
 
@@ -39,5 +39,5 @@ func (s *Server) ServeRESP(ctx context.Context, l net.Listener) error {
 	if s.resp == nil {
 		return errors.Join(errors.New("resp: the configuration has no resp.listen"), l.Close())
 	}
-	return s.resp.Serve(ctx, s.instruments.calls.Listener(l, apicalls.RESP))
+	return s.resp.Serve(ctx, s.overTLS(s.instruments.calls.Listener(l, apicalls.RESP)))
 }

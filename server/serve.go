@@ -84,7 +84,7 @@ func (p *program) run(ctx context.Context, from *source, cfg *Config, stdout, st
 	if cfg.Watch {
 		serve = append(serve, func(ctx context.Context) error { return s.watch(ctx, from.path()) })
 	}
-	url, store, promise := "http://"+l.Addr().String(), redacted(cfg.Store), describe(s.info)
+	url, store, promise := s.url(l), redacted(cfg.Store), describe(s.info)
 	if cfg.Log.Format == "json" {
 		log.LogAttrs(ctx, slog.LevelInfo, "listening", slog.String("url", url), slog.String("store", store), slog.String("counts", promise), slog.Int("limits", len(cfg.Limits)))
 		if rpc != nil {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -38,6 +40,8 @@ type Server struct {
 	limiter *ration.Limiter
 	info    driver.Info
 	guard   *access.Guard
+	tls     *access.TLS // nil: none
+	audit   *auditFile  // nil: the log
 	pages   *pages
 	handler http.Handler
 	rpc     *services        // nil: none
@@ -66,16 +70,16 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.guard, err = newGuard(cfg, secret, s.log, nil); err != nil {
+	if err = s.openAccess(secret); err != nil {
 		return nil, err
 	}
 	if s.instruments, err = newInstruments(ctx, cfg, opts.Version, s.log); err != nil {
-		return nil, errors.Join(err, s.guard.Close())
+		return nil, errors.Join(err, s.closeAccess())
 	}
 	store, err := opts.open(ctx, cfg)
 	if err != nil {
 		s.instruments.close()
-		return nil, errors.Join(err, s.guard.Close())
+		return nil, errors.Join(err, s.closeAccess())
 	}
 	s.info = store.Info()
 	s.limiter = ration.New(store, &ration.Options{
@@ -162,7 +166,7 @@ func (s *Server) Close() error {
 	s.running.Wait()
 	err := s.limiter.Close()
 	s.instruments.close() // after the last call to the store
-	return errors.Join(err, s.guard.Close())
+	return errors.Join(err, s.closeAccess())
 }
 
 // Listen opens the address of the configuration. It fails if other machines could reach it and nobody is asked who they are.
@@ -173,7 +177,13 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // listen opens the address of a setting.
 func (s *Server) listen(ctx context.Context, at *setting) (net.Listener, error) {
 	address, flag := at.get(&s.cfg), "--"+at.flag()
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	var l net.Listener
+	var err error
+	if path, ok := strings.CutPrefix(address, socketPrefix); ok {
+		l, err = listenSocket(ctx, path, s.cfg.SocketMode)
+	} else {
+		l, err = new(net.ListenConfig).Listen(ctx, "tcp", address)
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		err = fmt.Errorf("%s is in use by another program, or by another ration; stop that one, or choose another port with %s", address, flag)
@@ -202,7 +212,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if onLoopback(l) {
 		handler = knownHost(s.cfg.Hosts, handler)
 	}
-	l = s.instruments.calls.Listener(bounded(l, maxConns), apicalls.HTTP)
+	l = s.overTLS(s.instruments.calls.Listener(bounded(l, maxConns), apicalls.HTTP))
 	hs := &http.Server{
 		Handler:           s.instruments.calls.HTTP(s.logged(handler)),
 		ReadHeaderTimeout: headerTimeout,
@@ -210,7 +220,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      readTimeout + s.cfg.Timeout + headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelError),
+		ErrorLog:          log.New(&faultLog{log: s.log}, "", 0),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- hs.Serve(l) }()

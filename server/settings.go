@@ -37,9 +37,14 @@ var settings = slices.Concat(mainSettings, telemetrySettings)
 
 var mainSettings = []*setting{
 	{
-		name: "listen", value: "HOST:PORT", help: "where to serve HTTP; port 0 is any free one",
+		name: "listen", value: "HOST:PORT", help: "where to serve HTTP; port 0 is any free one; unix:/PATH is a socket",
 		set: func(c *Config, text string) error { c.Listen = text; return checkListen(text) },
 		get: func(c *Config) string { return c.Listen },
+	},
+	{
+		name: "socket_mode", value: "0600|0660", help: "who may use sockets: the user alone, or its group too",
+		set: func(c *Config, text string) (err error) { c.SocketMode, err = oneOf(text, "0600", "0660"); return err },
+		get: func(c *Config) string { return c.SocketMode },
 	},
 	{
 		name: "hosts", value: "NAME,...", help: "further names under which a server on loopback may be called",
@@ -160,6 +165,29 @@ var mainSettings = []*setting{
 		name: "log.format", value: "text|json", help: "how to log",
 		set: func(c *Config, text string) (err error) { c.Log.Format, err = oneOf(text, "text", "json"); return err },
 		get: func(c *Config) string { return c.Log.Format },
+	},
+	{
+		name: "tls.cert_file", value: "FILE", help: "the server's certificate, and those between it and the authority, in PEM; read again when changed",
+		set: func(c *Config, text string) error { c.TLS.CertFile = text; return nil },
+		get: func(c *Config) string { return c.TLS.CertFile },
+	},
+	{
+		name: "tls.key_file", value: "FILE", help: "its private key, in PEM",
+		set: func(c *Config, text string) error { c.TLS.KeyFile = text; return nil },
+		get: func(c *Config) string { return c.TLS.KeyFile },
+	},
+	{
+		name: "tls.client_ca_file", value: "FILE", help: "authorities of clients' certificates, in PEM; then clients are asked for one",
+		set: func(c *Config, text string) error { c.TLS.ClientCAFile = text; return nil },
+		get: func(c *Config) string { return c.TLS.ClientCAFile },
+	},
+	{
+		name: "tls.client_auth", value: "require|optional", help: "whether clients without a certificate may connect, to say by a token who they are",
+		set: func(c *Config, text string) (err error) {
+			c.TLS.ClientAuth, err = oneOf(text, "require", "optional")
+			return err
+		},
+		get: func(c *Config) string { return c.TLS.ClientAuth },
 	},
 	{
 		name: "access.tokens_file", value: "FILE", help: "tokens of callers, a line each, as \"ration token new\" prints them; read again when changed",
@@ -329,6 +357,9 @@ func settingNamed(name string) *setting {
 }
 
 func checkListen(text string) error {
+	if path, ok := strings.CutPrefix(text, socketPrefix); ok {
+		return checkSocket(path)
+	}
 	_, port, err := net.SplitHostPort(text)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)

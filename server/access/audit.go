@@ -14,6 +14,7 @@ type Action struct {
 	What    string      // "reset", "forget", "cancel", "override", "reload", "tokens", …
 	Limit   string      // a configured name or a limit's text; "": none
 	Key     *ration.Key // whose count it was; nil: none. Only its fingerprint is logged
+	Stored  *driver.Key // the same, as a store sees it; nil: none
 	ID      string      // of a reservation; "": none. Only its fingerprint is logged
 	Outcome string      // "done" or "failed"
 	Attrs   []slog.Attr // more; never keys or tokens
@@ -54,6 +55,9 @@ func (g *Guard) record(c *Caller, a Action) {
 	}
 	if a.Key != nil {
 		attrs = append(attrs, slog.String("key", g.Fingerprint(*a.Key)))
+	}
+	if a.Stored != nil {
+		attrs = append(attrs, slog.String("key", g.print("key", a.Stored.Group, a.Stored.ID)))
 	}
 	if a.ID != "" {
 		attrs = append(attrs, slog.String("reservation", g.print("id", a.ID)))

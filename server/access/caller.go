@@ -22,8 +22,8 @@ type Caller struct {
 	all    bool // access is off
 }
 
-// nobody reports whether c did not say who it is, and should have.
-func (c *Caller) nobody() bool { return c != nil && c.Name == "" && !c.all }
+// Unknown reports whether c did not say who it is, and should have.
+func (c *Caller) Unknown() bool { return c != nil && c.Name == "" && !c.all }
 
 // May reports whether c may do verb to something.
 func (c *Caller) May(verb Verb) bool {
@@ -76,7 +76,7 @@ const (
 func (r *Refusal) Error() string { return r.Detail }
 
 func forbidden(c *Caller, detail string) *Refusal {
-	if c.nobody() {
+	if c.Unknown() {
 		return unauthorized
 	}
 	return &Refusal{Status: http.StatusForbidden, Code: CodeForbidden, Detail: detail}
@@ -86,24 +86,29 @@ var unauthorized = &Refusal{Status: http.StatusUnauthorized, Code: CodeUnauthori
 
 // Allow is an error, a *Refusal, if the caller in ctx may not do verb to the configured limit of this name in the server's own
 // namespace; "" is for what belongs to no configured limit: a limit that came as text, or all counts of a key.
-func Allow(ctx context.Context, verb Verb, limit string) error {
-	c := From(ctx)
+func Allow(ctx context.Context, verb Verb, limit string) error { return From(ctx).Allow(verb, limit) }
+
+// Allow is the function of this name, for c.
+func (c *Caller) Allow(verb Verb, limit string) error {
 	if c == nil || c.all {
 		return nil
 	}
-	return AllowIn(ctx, verb, c.guard.opts.Namespace, limit)
+	return c.allowIn(verb, c.guard.opts.Namespace, limit)
 }
 
 // AllowIn is Allow in another namespace.
 func AllowIn(ctx context.Context, verb Verb, namespace, limit string) error {
-	c := From(ctx)
+	return From(ctx).allowIn(verb, namespace, limit)
+}
+
+func (c *Caller) allowIn(verb Verb, namespace, limit string) error {
 	if c.may(verb, namespace, limit) {
 		return nil
 	}
 	switch {
 	case !c.May(verb):
 		return c.lacks(verb)
-	case c.guard != nil && namespace != c.guard.opts.Namespace:
+	case namespace != c.guard.opts.Namespace:
 		return forbidden(c, "this caller has no scope "+verb.String()+" in that namespace")
 	case limit == "":
 		return forbidden(c, "this caller's scope "+verb.String()+" is for configured limits of certain names only; this needs the scope without a name")

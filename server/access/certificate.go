@@ -99,8 +99,9 @@ func (g *Guard) ofCertificate(state *tls.ConnectionState, from string) *Caller {
 		return nil
 	}
 	var caller *Caller
-	for i := range g.opts.Certificates {
-		c := &g.opts.Certificates[i]
+	known := g.known.Load()
+	for i := range known.certificates {
+		c := &known.certificates[i]
 		if !c.matches(state.PeerCertificates[0]) {
 			continue
 		}

@@ -2,11 +2,13 @@ package access
 
 import (
 	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,18 +53,25 @@ type Options struct {
 // Guard finds out whose calls are, and bounds how many there may be. Its methods are safe for concurrent use. Close it in the
 // end.
 type Guard struct {
-	opts   Options
-	on     bool
-	known  atomic.Pointer[table]
+	opts  Options
+	on    bool
+	known atomic.Pointer[table]
+
+	reading sync.Mutex // of the configured tokens and certificates, and of the file
+
 	file   watched
 	limits limits
 	secret []byte // of sessions and fingerprints
 	open   openPaths
 	marks  *marks
+	owners owners
 }
 
 // table is who is known. It is not changed.
-type table struct{ tokens []Token }
+type table struct {
+	tokens       []Token
+	certificates []Certificate
+}
 
 // New makes a Guard. It fails if the file of tokens cannot be read or is wrong.
 func New(opts *Options) (*Guard, error) {
@@ -99,9 +108,27 @@ func (g *Guard) Close() error { return errors.Join(g.limits.close(), g.marks.clo
 // On reports whether callers are asked who they are.
 func (g *Guard) On() bool { return g.on }
 
-// read makes the table anew.
+// read makes the table anew, of what is configured and the file.
 func (g *Guard) read() error {
-	all := append([]Token(nil), g.opts.Tokens...)
+	g.reading.Lock()
+	defer g.reading.Unlock()
+	return g.readWith(g.opts.Tokens, g.opts.Certificates)
+}
+
+// Set makes these the tokens and certificates of the configuration from now on, beside those of the file. If the file is wrong now,
+// nothing changes.
+func (g *Guard) Set(tokens []Token, certificates []Certificate) error {
+	g.reading.Lock()
+	defer g.reading.Unlock()
+	if err := g.readWith(tokens, certificates); err != nil {
+		return err
+	}
+	g.opts.Tokens, g.opts.Certificates = tokens, certificates
+	return nil
+}
+
+func (g *Guard) readWith(configured []Token, certificates []Certificate) error {
+	all := append([]Token(nil), configured...)
 	if g.file.path != "" {
 		g.file.stamp() // before it is read: a change in between is seen by the next look
 		data, err := readFile(g.file.path)
@@ -117,7 +144,7 @@ func (g *Guard) read() error {
 	if err := CheckTokens(all); err != nil {
 		return fmt.Errorf("access.tokens: %w", err)
 	}
-	g.known.Store(&table{tokens: all})
+	g.known.Store(&table{all, certificates})
 	return nil
 }
 
@@ -210,6 +237,18 @@ func (g *Guard) Still(c *Caller) (*Caller, error) {
 	}
 	return g.callerOf(t, c.From, now)
 }
+
+// Connected is the caller at the other end of a connection by its certificate, which state has verified; Nobody if it has none. It
+// is for protocols whose connections say once who they are.
+func (g *Guard) Connected(state *tls.ConnectionState, from string) *Caller {
+	if c := g.ofCertificate(state, from); g.on && c != nil {
+		return c
+	}
+	return g.Nobody(from)
+}
+
+// Missing counts that a caller at an address should have said who it is, and is the *Refusal.
+func (g *Guard) Missing(from string) error { return g.failed(from, unauthorized) }
 
 // Nobody is the caller at an address who did not say who it is: who may do everything if access is off, and else nothing.
 func (g *Guard) Nobody(from string) *Caller { return &Caller{From: from, guard: g, all: !g.on} }

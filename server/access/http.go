@@ -84,7 +84,7 @@ func (g *Guard) presented(r *http.Request, from string, open bool) (*Caller, err
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
 		token, ok := bearer(values)
 		if !ok {
-			return nil, g.failed(from, unauthorized)
+			return nil, g.Missing(from)
 		}
 		return g.Identify(token, from)
 	}
@@ -97,7 +97,7 @@ func (g *Guard) presented(r *http.Request, from string, open bool) (*Caller, err
 	if open {
 		return g.Nobody(from), nil
 	}
-	return nil, g.failed(from, unauthorized)
+	return nil, g.Missing(from)
 }
 
 // bearer is the token of a header Authorization that stands once.
@@ -106,11 +106,12 @@ func bearer(values []string) (token string, ok bool) {
 	return strings.TrimLeft(token, " "), ok && len(values) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// Require has next answer only callers who may do verb to something. A request that has not passed a Guard is refused too.
+// Require has next answer only callers who may do verb in the server's namespace, whatever limit it is about. A request that has
+// not passed a Guard is refused too.
 func Require(verb Verb) func(next http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			err := AllowSome(r.Context(), verb)
+			err := Allow(r.Context(), verb, "")
 			if From(r.Context()) == nil {
 				err = unauthorized
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/internal/verbs"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -105,6 +106,9 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *rlsv3.RateLimitRequest
 	}
 	if n := len(r.GetDescriptors()); n < 1 || n > maxDescriptors {
 		return nil, status.Errorf(codes.InvalidArgument, "%d descriptors are not between 1 and %d", n, maxDescriptors)
+	}
+	if err := access.Allow(ctx, access.Take, "envoy/"+r.GetDomain()); err != nil {
+		return nil, access.Status(err)
 	}
 	c, err := s.prepare(r)
 	if err != nil {

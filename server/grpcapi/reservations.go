@@ -13,7 +13,7 @@ import (
 
 // Reserve is of the proto.
 func (s *service) Reserve(ctx context.Context, r *rationv1.ReserveRequest) (*rationv1.ReserveResponse, error) {
-	charges, err := s.charges(r, r.Charges)
+	charges, err := s.charges(ctx, r, r.Charges)
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}

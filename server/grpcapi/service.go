@@ -10,6 +10,7 @@ import (
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/strictjson"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/access"
 	rationv1 "github.com/ration-go/ration/server/grpcapi/ration/v1"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
@@ -60,8 +61,8 @@ type chargeFields interface {
 	GetLimit() string
 }
 
-// keyAndLimit is who and what.
-func (s *service) keyAndLimit(limits *verbs.Limits, r chargeFields, name *string) (key ration.Key, limit ration.Limit, err error) {
+// keyAndLimit is who and what. It fails if the caller may not do that.
+func (s *service) keyAndLimit(ctx context.Context, may access.Verb, limits *verbs.Limits, r chargeFields, name *string) (key ration.Key, limit ration.Limit, err error) {
 	if err = known(r); err != nil {
 		return key, nil, err
 	}
@@ -71,14 +72,16 @@ func (s *service) keyAndLimit(limits *verbs.Limits, r chargeFields, name *string
 	if r.GetLimit() == "" {
 		return key, nil, verbs.At("/limit", verbs.Problem(codeMissing, "no limit; give the name of a configured one, or a limit's text, such as \"bucket 10/1m burst 20\""))
 	}
-	limit, err = s.verbs.Limit(limits, key, r.GetLimit(), name)
+	if limit, err = s.verbs.Limit(limits, key, r.GetLimit(), name); err == nil {
+		err = verbs.May(ctx, may, r.GetLimit())
+	}
 	return key, limit, err
 }
 
 const codeMissing = wire.Code(strictjson.MissingField)
 
 func (s *service) take(ctx context.Context, r *rationv1.TakeRequest) (d ration.Decision, err error) {
-	key, limit, err := s.keyAndLimit(s.verbs.Limits(), r, r.Name)
+	key, limit, err := s.keyAndLimit(ctx, access.Take, s.verbs.Limits(), r, r.Name)
 	if err != nil {
 		return d, err
 	}
@@ -102,7 +105,7 @@ func (s *service) Take(ctx context.Context, r *rationv1.TakeRequest) (*rationv1.
 
 // Peek is of the proto.
 func (s *service) Peek(ctx context.Context, r *rationv1.PeekRequest) (*rationv1.PeekResponse, error) {
-	key, limit, err := s.keyAndLimit(s.verbs.Limits(), r, r.Name)
+	key, limit, err := s.keyAndLimit(ctx, access.Read, s.verbs.Limits(), r, r.Name)
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
@@ -115,7 +118,7 @@ func (s *service) Peek(ctx context.Context, r *rationv1.PeekRequest) (*rationv1.
 
 // TakeAll is of the proto.
 func (s *service) TakeAll(ctx context.Context, r *rationv1.TakeAllRequest) (*rationv1.TakeAllResponse, error) {
-	charges, err := s.charges(r, r.Charges)
+	charges, err := s.charges(ctx, r, r.Charges)
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
@@ -127,13 +130,13 @@ func (s *service) TakeAll(ctx context.Context, r *rationv1.TakeAllRequest) (*rat
 }
 
 // charges are those of the request r.
-func (s *service) charges(r message, list []*rationv1.Charge) ([]ration.Charge, error) {
+func (s *service) charges(ctx context.Context, r message, list []*rationv1.Charge) ([]ration.Charge, error) {
 	if err := known(r); err != nil {
 		return nil, err
 	}
 	charges, limits := make([]ration.Charge, len(list)), s.verbs.Limits()
 	for i, c := range list {
-		key, limit, err := s.keyAndLimit(limits, c, c.Name)
+		key, limit, err := s.keyAndLimit(ctx, access.Take, limits, c, c.Name)
 		if err != nil {
 			return nil, verbs.Within(fmt.Sprintf("/charges/%d", i), err)
 		}
@@ -144,7 +147,7 @@ func (s *service) charges(r message, list []*rationv1.Charge) ([]ration.Charge, 
 
 // Refund is of the proto.
 func (s *service) Refund(ctx context.Context, r *rationv1.RefundRequest) (*rationv1.RefundResponse, error) {
-	key, limit, err := s.keyAndLimit(s.verbs.Limits(), r, r.Name)
+	key, limit, err := s.keyAndLimit(ctx, access.Take, s.verbs.Limits(), r, r.Name)
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
@@ -157,9 +160,9 @@ func (s *service) Refund(ctx context.Context, r *rationv1.RefundRequest) (*ratio
 
 // Reset is of the proto.
 func (s *service) Reset(ctx context.Context, r *rationv1.ResetRequest) (*rationv1.ResetResponse, error) {
-	key, limit, err := s.keyAndLimit(s.verbs.Limits(), r, r.Name)
+	key, limit, err := s.keyAndLimit(ctx, access.Reset, s.verbs.Limits(), r, r.Name)
 	if err == nil {
-		err = s.verbs.Limiter.Reset(ctx, key, limit)
+		err = s.verbs.Reset(ctx, key, limit, r.GetLimit())
 	}
 	return &rationv1.ResetResponse{}, s.status(ctx, err)
 }
@@ -168,7 +171,7 @@ func (s *service) Reset(ctx context.Context, r *rationv1.ResetRequest) (*rationv
 func (s *service) Forget(ctx context.Context, r *rationv1.ForgetRequest) (*rationv1.ForgetResponse, error) {
 	key, err := s.keyAlone(r)
 	if err == nil {
-		err = s.verbs.Limiter.Forget(ctx, key)
+		err = s.verbs.Forget(ctx, key)
 	}
 	return &rationv1.ForgetResponse{}, s.status(ctx, err)
 }
@@ -187,6 +190,9 @@ func (s *service) keyAlone(r interface {
 // Hit is of the proto.
 func (s *service) Hit(ctx context.Context, r *rationv1.HitRequest) (*rationv1.HitResponse, error) {
 	key, err := s.keyAlone(r)
+	if err == nil {
+		err = verbs.MayAll(ctx, access.Take)
+	}
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
@@ -203,7 +209,7 @@ func (s *service) ListLimits(ctx context.Context, r *rationv1.ListLimitsRequest)
 		return nil, s.status(ctx, err)
 	}
 	a := new(rationv1.ListLimitsResponse)
-	for _, rule := range s.verbs.Limits().Rules() {
+	for _, rule := range verbs.Readable(ctx, s.verbs.Limits().Rules()) {
 		one := &rationv1.Limit{Name: rule.Name, Limit: rule.String()}
 		if rule.OnError != 0 {
 			one.OnError = rule.OnError.String()

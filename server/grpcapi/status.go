@@ -19,6 +19,10 @@ import (
 
 // statusOf is the status for each code that is not INVALID_ARGUMENT.
 var statusOf = map[wire.Code]codes.Code{
+	verbs.CodeUnauthorized: codes.Unauthenticated,
+	verbs.CodeExpired:      codes.Unauthenticated,
+	verbs.CodeForbidden:    codes.PermissionDenied,
+	verbs.CodeTooMany:      codes.ResourceExhausted,
 	wire.CodeOverflow:      codes.FailedPrecondition,
 	wire.CodeEnded:         codes.FailedPrecondition,
 	wire.CodeIDReused:      codes.AlreadyExists,

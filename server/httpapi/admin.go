@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/server/access"
 )
 
 type reloadRequest struct{}
@@ -15,7 +16,9 @@ func (h *handler) reload(ctx context.Context, _ *reloadRequest) (a doneAnswer, e
 	if h.reloading == nil {
 		return a, fmt.Errorf("%w: this server has no configuration to read anew", ration.ErrUnsupported)
 	}
-	if h.reloading(ctx) != nil {
+	err = h.reloading(ctx)
+	access.Record(ctx, access.Action{What: "reload", Outcome: access.Outcome(err)})
+	if err != nil {
 		return a, problem(codeInvalidConfig, "the configuration was not applied, and the one before stays; the server's log says why")
 	}
 	return doneAnswer{true}, nil

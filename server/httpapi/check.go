@@ -11,6 +11,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/httplimit"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
 
@@ -117,6 +118,8 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request, name string) {
 	switch {
 	case c == nil:
 		h.fail(w, r, problem(codeNotFound, "the configuration has no check of a limit of this name"))
+	case verbs.May(r.Context(), access.Take, name) != nil:
+		h.fail(w, r, verbs.May(r.Context(), access.Take, name))
 	case c.NoKey == httplimit.RefuseNoKey && c.Key(r) == "":
 		h.fail(w, r, problem(codeNoKey, "the request does not say whose it is, so it cannot be counted"))
 	case c.cost(r) < 0:

@@ -20,6 +20,7 @@ import (
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/strictjson"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
 
@@ -117,7 +118,8 @@ type handler struct {
 
 // route is what a path does.
 type route struct {
-	method  string // GET allows HEAD too
+	method  string      // GET allows HEAD too
+	may     access.Verb // what its caller must be allowed to do to something; 0: it looks itself, or everybody may
 	maxBody int
 	query   bool // is read
 	// run answers a request: what to send, as JSON, or the JSON itself if it is a []byte.
@@ -137,55 +139,55 @@ type asked struct {
 
 func (h *handler) table() map[string]route {
 	return map[string]route{
-		"/v1/take":     post(h.take),
-		"/v1/peek":     post(h.peek),
-		"/v1/take-all": post(h.takeAll),
-		"/v1/refund":   post(h.refund),
-		"/v1/reset":    post(h.reset),
-		"/v1/forget":   post(h.forget),
-		"/v1/hit":      post(h.hit),
+		"/v1/take":     post(access.Take, h.take),
+		"/v1/peek":     post(access.Read, h.peek),
+		"/v1/take-all": post(access.Take, h.takeAll),
+		"/v1/refund":   post(access.Take, h.refund),
+		"/v1/reset":    post(access.Reset, h.reset),
+		"/v1/forget":   post(access.Reset, h.forget),
+		"/v1/hit":      post(access.Take, h.hit),
 
-		"/v1/reserve":                   post(h.reserve),
-		"/v1/reservations":              list(h.reservations),
-		ofReservation + "{id}/settle":   postTo(h.settle),
-		ofReservation + "{id}/cancel":   postTo(h.cancel),
-		ofReservation + "{id}/renew":    postTo(h.renew),
-		ofReservation + "{id}/progress": postTo(h.progress),
+		"/v1/reserve":                   post(access.Take, h.reserve),
+		"/v1/reservations":              list(access.Read, h.reservations),
+		ofReservation + "{id}/settle":   postTo(access.Take, h.settle),
+		ofReservation + "{id}/cancel":   postTo(access.Take, h.cancel),
+		ofReservation + "{id}/renew":    postTo(access.Take, h.renew),
+		ofReservation + "{id}/progress": postTo(access.Take, h.progress),
 
 		"/v1/apply": {
 			method: http.MethodPost, maxBody: wire.MaxBody, run: h.apply,
 			request: reflect.TypeFor[wire.Batch](), answer: reflect.TypeFor[wire.Answers](),
 		},
 		"/v1/holds": {
-			method: http.MethodPost, maxBody: MaxBody, run: h.holds,
+			method: http.MethodPost, may: access.Read, maxBody: MaxBody, run: h.holds,
 			request: reflect.TypeFor[wire.HoldsRequest](), answer: reflect.TypeFor[wire.HoldsAnswer](),
 		},
-		"/v1/sweep": post(h.sweep),
+		"/v1/sweep": post(access.Admin, h.sweep),
 
-		ofCheck + "{limit}": {method: http.MethodGet, direct: h.check},
+		ofCheck + "{limit}": {method: http.MethodGet, may: access.Take, direct: h.check},
 
-		"/v1/overrides":        list(h.overrides),
-		"/v1/overrides/set":    post(h.setOverride),
-		"/v1/overrides/get":    post(h.override),
-		"/v1/overrides/remove": post(h.removeOverride),
+		"/v1/overrides":        list(access.Read, h.overrides),
+		"/v1/overrides/set":    post(access.Admin, h.setOverride),
+		"/v1/overrides/get":    post(access.Read, h.override),
+		"/v1/overrides/remove": post(access.Admin, h.removeOverride),
 
-		"/v1/admin/reload": post(h.reload),
+		"/v1/admin/reload": post(access.Admin, h.reload),
 
-		"/v1/limits":    get(h.limits),
-		"/healthz":      get(h.health),
+		"/v1/limits":    get(access.Read, h.limits),
+		"/healthz":      get(0, h.health),
 		"/openapi.json": {method: http.MethodGet, run: h.openAPI},
 	}
 }
 
 // post is a route whose body is a T.
-func post[T, A any](run func(context.Context, *T) (A, error)) route {
-	return postTo(func(ctx context.Context, _ string, request *T) (A, error) { return run(ctx, request) })
+func post[T, A any](may access.Verb, run func(context.Context, *T) (A, error)) route {
+	return postTo(may, func(ctx context.Context, _ string, request *T) (A, error) { return run(ctx, request) })
 }
 
 // postTo is a route whose body is a T, with an id in its path.
-func postTo[T, A any](run func(ctx context.Context, id string, request *T) (A, error)) route {
+func postTo[T, A any](may access.Verb, run func(ctx context.Context, id string, request *T) (A, error)) route {
 	return route{
-		method: http.MethodPost, maxBody: MaxBody,
+		method: http.MethodPost, may: may, maxBody: MaxBody,
 		run: func(ctx context.Context, asked *asked) (any, error) {
 			request := new(T)
 			if err := strictjson.Decode(asked.body, request); err != nil {
@@ -198,16 +200,16 @@ func postTo[T, A any](run func(ctx context.Context, id string, request *T) (A, e
 }
 
 // get is a route without a body.
-func get[A any](run func(context.Context) (A, error)) route {
-	rt := list(func(ctx context.Context, _ url.Values) (A, error) { return run(ctx) })
+func get[A any](may access.Verb, run func(context.Context) (A, error)) route {
+	rt := list(may, func(ctx context.Context, _ url.Values) (A, error) { return run(ctx) })
 	rt.query = false
 	return rt
 }
 
 // list is a route without a body that reads the query.
-func list[A any](run func(context.Context, url.Values) (A, error)) route {
+func list[A any](may access.Verb, run func(context.Context, url.Values) (A, error)) route {
 	return route{
-		method: http.MethodGet, query: true,
+		method: http.MethodGet, may: may, query: true,
 		run:    func(ctx context.Context, asked *asked) (any, error) { return run(ctx, asked.query) },
 		answer: reflect.TypeFor[A](),
 	}
@@ -251,6 +253,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, &notAllowed{problem(codeMethodNotAllowed, "this path is for "+rt.method), strings.Join(allow, ", ")})
 		return
 	}
+	if rt.may != 0 {
+		if err := rt.allowed(r.Context()); err != nil {
+			h.fail(w, r, verbs.Refused(err))
+			return
+		}
+	}
 	if rt.direct != nil {
 		rt.direct(w, r, id)
 		return
@@ -267,6 +275,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	send(w, http.StatusOK, "application/json", body)
+}
+
+// allowed is an error if the caller in ctx may not ask this of any limit; of the server as a whole, if that is what it is about.
+func (rt *route) allowed(ctx context.Context) error {
+	if rt.may == access.Admin {
+		return access.Allow(ctx, rt.may, "")
+	}
+	return access.AllowSome(ctx, rt.may)
 }
 
 func (rt *route) allow() []string {

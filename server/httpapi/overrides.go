@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
 
@@ -84,6 +86,7 @@ func (h *handler) setOverride(ctx context.Context, r *setOverrideRequest) (a ove
 		o.Expires = driver.Micros(*r.ExpiresAtUS)
 	}
 	set, err := h.SetOverride(ctx, key, o, life)
+	access.Record(ctx, access.Action{What: "override", Limit: r.Limit, Key: &key, Outcome: access.Outcome(err), Attrs: []slog.Attr{slog.String("override", r.Override)}})
 	if err != nil {
 		return a, err
 	}
@@ -110,6 +113,9 @@ func (h *handler) override(ctx context.Context, r *overrideRequest) (a overrideA
 	if err != nil {
 		return a, err
 	}
+	if err := verbs.May(ctx, access.Read, r.Limit); err != nil {
+		return a, err
+	}
 	found, err := h.Override(ctx, key, r.Limit)
 	if err != nil {
 		return a, err
@@ -123,12 +129,16 @@ func (h *handler) removeOverride(ctx context.Context, r *overrideRequest) (a rem
 		return a, err
 	}
 	existed, err := h.RemoveOverride(ctx, key, r.Limit)
+	access.Record(ctx, access.Action{What: "remove override", Limit: r.Limit, Key: &key, Outcome: access.Outcome(err)})
 	return removedAnswer{existed, h.Within().Milliseconds()}, err
 }
 
 // overrides lists a page of them, by id.
 func (h *handler) overrides(ctx context.Context, query url.Values) (a overridesAnswer, err error) {
 	after, most, err := pageAsked(query)
+	if err == nil {
+		err = verbs.MayAll(ctx, access.Read) // keys may be shown
+	}
 	if err != nil {
 		return a, err
 	}

@@ -29,6 +29,10 @@ const (
 // statusOf is the status for each code that is not 400, bad input.
 var statusOf = map[wire.Code]int{
 	codeNoKey:                http.StatusForbidden,
+	verbs.CodeUnauthorized:   http.StatusUnauthorized,
+	verbs.CodeExpired:        http.StatusUnauthorized,
+	verbs.CodeForbidden:      http.StatusForbidden,
+	verbs.CodeTooMany:        http.StatusTooManyRequests,
 	codeInvalidConfig:        http.StatusConflict,
 	verbs.CodeNoOverride:     http.StatusNotFound,
 	codeNotFound:             http.StatusNotFound,

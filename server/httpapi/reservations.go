@@ -16,7 +16,7 @@ import (
 const ofReservation = "/v1/reservations/"
 
 func (h *handler) reserve(ctx context.Context, r *reserveRequest) (a reserveAnswer, err error) {
-	charges, err := h.charges(r.Charges)
+	charges, err := h.charges(ctx, r.Charges)
 	if err != nil {
 		return a, err
 	}

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/strictjson"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
 
@@ -25,6 +27,9 @@ func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
 		t := &txns[i]
 		h.route(t)
 		if t.Err = wire.Check(t, &h.Info); t.Err == nil {
+			t.Err = verbs.MayTxn(ctx, t)
+		}
+		if t.Err == nil {
 			batch = append(batch, t)
 		}
 	}
@@ -36,6 +41,9 @@ func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
 		}
 		if err := h.Store.Apply(ctx, batch); err != nil {
 			return nil, err
+		}
+		for _, t := range batch {
+			verbs.RecordTxn(ctx, t)
 		}
 	}
 	return wire.EncodeAnswers(txns)
@@ -69,15 +77,32 @@ func (h *handler) holds(ctx context.Context, asked *asked) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	most := int(cmp.Or(r.Max, wire.MaxHolds))
-	list, more, err := verbs.Page(lister.Holds(ctx), func(hold *driver.Hold) string { return hold.ID }, string(r.After), most)
+	list, more, err := verbs.Page(holdsFor(ctx, lister), func(hold *driver.Hold) string { return hold.ID }, string(r.After), most)
 	if err != nil {
 		return nil, errors.Join(err, driver.ErrNotApplied)
 	}
 	return wire.EncodeHolds(list, more)
 }
 
+// holdsFor are those that the caller in ctx may read.
+func holdsFor(ctx context.Context, lister driver.HoldLister) iter.Seq2[driver.Hold, error] {
+	return func(yield func(driver.Hold, error) bool) {
+		for hold, err := range lister.Holds(ctx) {
+			if err == nil && !verbs.MayReadHold(ctx, hold.ID) {
+				continue
+			}
+			if !yield(hold, err) {
+				return
+			}
+		}
+	}
+}
+
 // sweep has the store remove what has expired.
 func (h *handler) sweep(ctx context.Context, r *wire.SweepRequest) (a wire.SweepAnswer, err error) {
+	if err := access.AllowAnywhere(ctx, access.Admin); err != nil {
+		return a, verbs.Refused(err)
+	}
 	switch {
 	case r.Max < 1 || r.Max > wire.MaxSweep:
 		return a, verbs.At("/max", problem(codeInvalidNumber, fmt.Sprintf("this is not between 1 and %d", wire.MaxSweep)))

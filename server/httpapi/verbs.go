@@ -5,32 +5,35 @@ import (
 	"fmt"
 
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
 
-// keyAndLimit is who and what, as most verbs want them.
-func (h *handler) keyAndLimit(limits *verbs.Limits, k *keyFields, f *limitFields) (key ration.Key, limit ration.Limit, err error) {
+// keyAndLimit is who and what, as most verbs want them. It fails if the caller may not do that.
+func (h *handler) keyAndLimit(ctx context.Context, may access.Verb, limits *verbs.Limits, k *keyFields, f *limitFields) (key ration.Key, limit ration.Limit, err error) {
 	if key, err = k.key(); err != nil {
 		return key, nil, err
 	}
-	limit, err = h.Limit(limits, key, f.Limit, f.Name)
+	if limit, err = h.Limit(limits, key, f.Limit, f.Name); err == nil {
+		err = verbs.May(ctx, may, f.Limit)
+	}
 	return key, limit, err
 }
 
 func (h *handler) take(ctx context.Context, r *takeRequest) (decisionAnswer, error) {
-	return h.decide(ctx, &r.charge, func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
+	return h.decide(ctx, access.Take, &r.charge, func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
 		return h.Take(ctx, r.ID, key, limit, cost)
 	})
 }
 
 func (h *handler) peek(ctx context.Context, r *charge) (decisionAnswer, error) {
-	return h.decide(ctx, r, h.Peek)
+	return h.decide(ctx, access.Read, r, h.Peek)
 }
 
 type verb func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error)
 
-func (h *handler) decide(ctx context.Context, r *charge, do verb) (a decisionAnswer, err error) {
-	key, limit, err := h.keyAndLimit(h.Limits(), &r.keyFields, &r.limitFields)
+func (h *handler) decide(ctx context.Context, may access.Verb, r *charge, do verb) (a decisionAnswer, err error) {
+	key, limit, err := h.keyAndLimit(ctx, may, h.Limits(), &r.keyFields, &r.limitFields)
 	if err != nil {
 		return a, err
 	}
@@ -42,7 +45,7 @@ func (h *handler) decide(ctx context.Context, r *charge, do verb) (a decisionAns
 }
 
 func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnswer, err error) {
-	charges, err := h.charges(r.Charges)
+	charges, err := h.charges(ctx, r.Charges)
 	if err != nil {
 		return a, err
 	}
@@ -53,11 +56,11 @@ func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnsw
 	return outcomeOf(&o), nil
 }
 
-func (h *handler) charges(list []charge) ([]ration.Charge, error) {
+func (h *handler) charges(ctx context.Context, list []charge) ([]ration.Charge, error) {
 	charges, limits := make([]ration.Charge, len(list)), h.Limits()
 	for i := range list {
 		c := &list[i]
-		key, limit, err := h.keyAndLimit(limits, &c.keyFields, &c.limitFields)
+		key, limit, err := h.keyAndLimit(ctx, access.Take, limits, &c.keyFields, &c.limitFields)
 		if err != nil {
 			return nil, verbs.Within(fmt.Sprintf("/charges/%d", i), err)
 		}
@@ -67,7 +70,7 @@ func (h *handler) charges(list []charge) ([]ration.Charge, error) {
 }
 
 func (h *handler) refund(ctx context.Context, r *refundRequest) (a refundAnswer, err error) {
-	key, limit, err := h.keyAndLimit(h.Limits(), &r.keyFields, &r.limitFields)
+	key, limit, err := h.keyAndLimit(ctx, access.Take, h.Limits(), &r.keyFields, &r.limitFields)
 	if err == nil {
 		a.Given, err = h.Refund(ctx, key, limit, verbs.Or(r.Cost, 1), r.AtUS)
 	}
@@ -75,9 +78,9 @@ func (h *handler) refund(ctx context.Context, r *refundRequest) (a refundAnswer,
 }
 
 func (h *handler) reset(ctx context.Context, r *resetRequest) (a doneAnswer, err error) {
-	key, limit, err := h.keyAndLimit(h.Limits(), &r.keyFields, &r.limitFields)
+	key, limit, err := h.keyAndLimit(ctx, access.Reset, h.Limits(), &r.keyFields, &r.limitFields)
 	if err == nil {
-		err = h.Limiter.Reset(ctx, key, limit)
+		err = h.Reset(ctx, key, limit, r.Limit)
 	}
 	return doneAnswer{err == nil}, err
 }
@@ -85,13 +88,16 @@ func (h *handler) reset(ctx context.Context, r *resetRequest) (a doneAnswer, err
 func (h *handler) forget(ctx context.Context, r *forgetRequest) (a doneAnswer, err error) {
 	key, err := r.key()
 	if err == nil {
-		err = h.Limiter.Forget(ctx, key)
+		err = h.Forget(ctx, key)
 	}
 	return doneAnswer{err == nil}, err
 }
 
 func (h *handler) hit(ctx context.Context, r *hitRequest) (a hitAnswer, err error) {
 	key, err := r.key()
+	if err == nil {
+		err = verbs.MayAll(ctx, access.Take)
+	}
 	if err != nil {
 		return a, err
 	}
@@ -99,8 +105,8 @@ func (h *handler) hit(ctx context.Context, r *hitRequest) (a hitAnswer, err erro
 	return hitAnswer{count, verbs.Millis(left)}, err
 }
 
-func (h *handler) limits(context.Context) (limitsAnswer, error) {
-	return listOf(h.Limits().Rules()), nil
+func (h *handler) limits(ctx context.Context) (limitsAnswer, error) {
+	return listOf(verbs.Readable(ctx, h.Limits().Rules())), nil
 }
 
 // listOf is rules as they are shown.

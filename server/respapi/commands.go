@@ -109,12 +109,12 @@ func (c *conn) hello(args [][]byte) bool {
 		}
 		for args = args[1:]; len(args) > 0; {
 			switch option := strings.ToUpper(string(args[0])); {
-			case option == "AUTH" && len(args) >= 3:
-				return c.auth(nil)
+			case option == "AUTH" && len(args) >= 3: // readAll has done it
+				args = args[3:]
 			case option == "SETNAME" && len(args) >= 2:
 				name, args = string(args[1]), args[2:]
 			default:
-				c.fail(kindError, "HELLO takes protocol [SETNAME name]")
+				c.fail(kindError, "HELLO takes protocol [AUTH user token] [SETNAME name]")
 				return false
 			}
 		}
@@ -134,8 +134,9 @@ func (c *conn) hello(args [][]byte) bool {
 	return false
 }
 
+// auth answers that readAll has found the token good.
 func (c *conn) auth([][]byte) bool {
-	c.fail(kindError, "this server has no passwords; connect without one")
+	c.ok()
 	return false
 }
 

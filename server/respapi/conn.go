@@ -7,11 +7,14 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
+
+	"github.com/ration-go/ration/server/access"
 )
 
 // Bounds of a connection.
 const (
 	idleTimeout  = 10 * time.Minute // between two commands
+	helloTimeout = 5 * time.Second  // for TLS to say hello
 	readTimeout  = 15 * time.Second // from a command's first byte to its last
 	writeTimeout = 15 * time.Second
 
@@ -27,6 +30,8 @@ type conn struct {
 	net     net.Conn
 	id      int64
 	name    string // as the client calls itself
+	from    string // its address
+	caller  *access.Caller
 }
 
 // serve answers commands until the client or stopping ends it.
@@ -37,6 +42,9 @@ func (s *Service) serve(ctx context.Context, nc net.Conn, stopping *atomic.Bool)
 		}
 	}()
 	c := &conn{service: s, net: nc, id: s.ids.Add(1), replies: replies{proto: 2}}
+	if !c.connected(ctx) {
+		return
+	}
 	buf := make([]byte, 0, firstBuffer)
 	var begun time.Time // when the command came that is not whole
 	for {
@@ -77,6 +85,7 @@ type step struct {
 	args     [][]byte
 	err      error
 	throttle *throttle
+	ends     bool // the connection is closed after it
 }
 
 // handle answers the commands that buf holds whole, n bytes of it. last says that the connection ends with them.
@@ -110,6 +119,9 @@ func (c *conn) handle(ctx context.Context, buf []byte) (n int, last bool) {
 
 // readAll reads the commands in buf, up to one that ends the connection.
 func (c *conn) readAll(buf []byte) (steps []step, throttles []*throttle, n int, err error) {
+	if len(buf) > 0 {
+		c.recheck()
+	}
 	var args [][]byte
 	for {
 		from := len(args)
@@ -123,15 +135,19 @@ func (c *conn) readAll(buf []byte) (steps []step, throttles []*throttle, n int, 
 		}
 		one := step{args: args[from:]}
 		one.spec, one.err = c.service.find(one.args)
+		c.leave(&one)
 		if one.err == nil && one.spec.run == nil {
 			var t throttle
 			if t, one.err = c.service.read(one.args[1:]); one.err == nil {
+				one.err = c.mayThrottle(one.args[1:])
+			}
+			if one.err == nil {
 				one.throttle = &t
 				throttles = append(throttles, &t)
 			}
 		}
 		steps = append(steps, one)
-		if one.spec != nil && one.spec.name == "QUIT" {
+		if one.ends || one.spec != nil && one.spec.name == "QUIT" {
 			return steps, throttles, n, nil
 		}
 	}
@@ -141,6 +157,7 @@ func (c *conn) answer(ctx context.Context, one *step) (last bool) {
 	switch {
 	case one.err != nil:
 		c.service.fail(ctx, &c.replies, one.err)
+		return one.ends
 	case one.throttle != nil:
 		one.throttle.answer(ctx, c.service, &c.replies)
 	default:

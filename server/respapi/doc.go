@@ -20,11 +20,18 @@
 // Seconds are rounded up, so a lone caller who waits for them is admitted. Numbers are whole and have digits only.
 //
 // There are also PING, ECHO, HELLO (protocols 2 and 3), SELECT 0, CLIENT, COMMAND, INFO and QUIT, as far as clients need them
-// to connect; AUTH is refused, as there are no passwords. Nothing else of Redis is here.
+// to connect. Nothing else of Redis is here.
+//
+// Where Options.Guard asks who is calling, a connection has a client certificate that is known, or begins with AUTH token, AUTH
+// user token, or HELLO protocol AUTH user token; user is default or the token's name. Elsewhere AUTH is refused, as there are no
+// passwords.
 //
 // # Errors
 //
 //	-ERR …          the command was wrong; nothing was charged
+//	-NOAUTH …       the connection has not said who it is
+//	-WRONGPASS …    the token is not known, or has expired
+//	-NOPERM …       the caller may not do this
 //	-UNAVAILABLE …  it could not be told: the store's trouble, or an outage has made the limit smaller and this is beyond it.
 //	                The text says if it may have been charged
 //

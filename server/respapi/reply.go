@@ -55,6 +55,9 @@ const (
 	kindError       = "ERR"
 	kindUnavailable = "UNAVAILABLE"
 	kindProtocol    = "NOPROTO"
+	kindNoAuth      = "NOAUTH"
+	kindWrongPass   = "WRONGPASS"
+	kindNoPerm      = "NOPERM"
 )
 
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
+	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
 
@@ -20,6 +21,8 @@ import (
 type Options struct {
 	// Limits are those that commands can name. Each has a name of its own.
 	Limits []ration.Rule
+	// Guard asks connections who they are, by AUTH, HELLO or a client certificate; nil: whoever connects may do everything.
+	Guard *access.Guard
 	// Logger is told of the store's trouble, without keys; at level debug also of each command; default slog.Default().
 	Logger *slog.Logger
 	// MaxConns is how many connections there can be at a time; further ones are told so and closed. Default 4096.

@@ -190,6 +190,12 @@ var unavailable = []wire.Code{
 	wire.CodeUnavailable, wire.CodeOutcomeUnknown, wire.CodeFull, wire.CodeOverloaded, wire.CodeClosed, wire.CodeClock, wire.CodeCorrupt,
 }
 
+// kindOf is the first word of the errors of calls that may not be made, as Redis has them where it has them.
+var kindOf = map[wire.Code]string{
+	codeNoAuth: kindNoAuth, verbs.CodeUnauthorized: kindWrongPass, verbs.CodeExpired: kindWrongPass, verbs.CodeForbidden: kindNoPerm,
+	verbs.CodeTooMany: kindUnavailable,
+}
+
 // fail answers err, and logs it if it is the store's trouble.
 func (s *Service) fail(ctx context.Context, r *replies, err error) {
 	code, text := wire.CodeOf(err), ""
@@ -197,6 +203,10 @@ func (s *Service) fail(ctx context.Context, r *replies, err error) {
 		code, text = known.Code, known.Detail
 	} else {
 		text = wire.Explain(err)
+	}
+	if kind, ok := kindOf[code]; ok {
+		r.fail(kind, text)
+		return
 	}
 	if slices.Contains(unavailable, code) {
 		s.failures.Failed(ctx, code, err, "protocol", "resp")

@@ -8,6 +8,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/access"
 )
 
 // Bounds of what names and holds a reservation, and of a page of them.
@@ -44,7 +45,11 @@ func (s *Service) Reserve(ctx context.Context, id *string, ttlMS *int64, refundO
 			return nil, err
 		}
 	}
-	return s.Limiter.Reserve(ctx, &opts, charges...)
+	held, err := s.Limiter.Reserve(ctx, &opts, charges...)
+	if err == nil && Held(held) {
+		access.Reserved(ctx, held.ID())
+	}
+	return held, err
 }
 
 // Held reports whether r holds something: not if it was refused, or allowed by the outage policy.
@@ -84,7 +89,9 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return held.Cancel(ctx)
+	err = held.Cancel(ctx)
+	access.RecordCancel(ctx, id, access.Outcome(err))
+	return err
 }
 
 // Renew moves a reservation's expiry, and answers it.
@@ -131,6 +138,6 @@ func checkAmounts(amounts []int64) error {
 func (s *Service) Reservations(ctx context.Context, after string, most int) (list []ration.Hold, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	list, more, err = Page(s.Limiter.Holds(ctx), func(hold *ration.Hold) string { return hold.ID }, after, most)
+	list, more, err = Page(readable(ctx, s.Limiter.Holds(ctx)), func(hold *ration.Hold) string { return hold.ID }, after, most)
 	return list, more, notApplied(err)
 }
