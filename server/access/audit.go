@@ -71,55 +71,34 @@ func (g *Guard) record(c *Caller, a Action) {
 	log.LogAttrs(context.Background(), slog.LevelInfo, "admin action", attrs...)
 }
 
-// Fingerprint stands for a key where the key must not be shown: the same for the same key, and of no use to who does not have
-// the server's secret. Servers with the same key secret make the same ones.
+// Fingerprint stands for a key where the key must not be shown: the same for the same key. With the server's key secret it is that of
+// Limiter.Fingerprint, as overrides and lists show it, and the same on all servers that have the secret. Without one it is of this
+// process alone. Nobody else can tell whose it is by guessing keys.
 func (g *Guard) Fingerprint(key ration.Key) string {
-	group, id := g.marks.of(key)
-	return g.print("key", group, id)
-}
-
-func (g *Guard) print(parts ...string) string { return hex.EncodeToString(sum(g.secret, parts...)[:8]) }
-
-// marks finds the bytes that a store is given for a key, which package ration shows to stores only: it is a store that looks at
-// them and keeps nothing.
-type marks struct {
-	limiter *ration.Limiter
-}
-
-type seen struct{ group, id string }
-
-type seenKey struct{}
-
-func newMarks(*Options) *marks { return &marks{ration.New(spy{}, nil)} }
-
-func (m *marks) of(key ration.Key) (group, id string) {
-	var s seen
-	_ = m.limiter.Forget(context.WithValue(context.Background(), seenKey{}, &s), key) // a key that is none is as good as empty
-	return s.group, s.id
-}
-
-func (m *marks) close() error {
-	if m == nil {
-		return nil
+	f, err := g.marks.Fingerprint(key)
+	switch {
+	case err != nil:
+		return "invalid"
+	case g.opts.KeySecret != nil:
+		return hex.EncodeToString(f[:])
 	}
-	return m.limiter.Close()
+	return g.print("fingerprint", string(f[:]))
 }
 
-type spy struct{}
-
-func (spy) Info() driver.Info {
-	return driver.Info{Kind: "none", Caps: driver.CapsRun, MaxBatch: 1, Instant: true}
+func (g *Guard) print(parts ...string) string {
+	return hex.EncodeToString(sum(g.secret, parts...)[:16])
 }
 
-func (spy) Apply(ctx context.Context, batch []*driver.Txn) error {
-	if s, ok := ctx.Value(seenKey{}).(*seen); ok {
-		for _, t := range batch {
-			if len(t.Ops) > 0 {
-				s.group, s.id = t.Ops[0].Key.Group, t.Ops[0].Key.ID
-			}
-		}
-	}
-	return nil
+// newMarks makes a Limiter that only makes fingerprints.
+func newMarks(opts *Options) *ration.Limiter {
+	return ration.New(nowhere{}, &ration.Options{Namespace: opts.Namespace, KeySecret: opts.KeySecret, Logger: slog.New(slog.DiscardHandler)})
 }
 
-func (spy) Close() error { return nil }
+// nowhere is a store that keeps nothing.
+type nowhere struct{}
+
+func (nowhere) Info() driver.Info {
+	return driver.Info{Kind: "none", Scope: driver.Network, Instant: true}
+}
+func (nowhere) Apply(context.Context, []*driver.Txn) error { return driver.ErrNotApplied }
+func (nowhere) Close() error                               { return nil }

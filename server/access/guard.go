@@ -63,7 +63,7 @@ type Guard struct {
 	limits limits
 	secret []byte // of sessions and fingerprints
 	open   openPaths
-	marks  *marks
+	marks  *ration.Limiter // for fingerprints
 	owners owners
 }
 
@@ -103,7 +103,7 @@ func New(opts *Options) (*Guard, error) {
 }
 
 // Close ends what the Guard counts with. A second Close does nothing.
-func (g *Guard) Close() error { return errors.Join(g.limits.close(), g.marks.close()) }
+func (g *Guard) Close() error { return errors.Join(g.limits.close(), g.marks.Close()) }
 
 // On reports whether callers are asked who they are.
 func (g *Guard) On() bool { return g.on }

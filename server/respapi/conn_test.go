@@ -24,7 +24,7 @@ func TestCommands(t *testing.T) {
 		{"CLIENT GETNAME", "nil"},
 		{"HELLO 4", "-NOPROTO this server speaks protocols 2 and 3"},
 		{"HELLO x", "-NOPROTO this server speaks protocols 2 and 3"},
-		{"HELLO 3 SETNAME", "-ERR HELLO takes protocol [SETNAME name]"},
+		{"HELLO 3 SETNAME", "-ERR HELLO takes protocol [AUTH user token] [SETNAME name]"},
 		{"HELLO 3 AUTH user secret SETNAME me", "-ERR this server has no passwords; connect without one"},
 		{"COMMAND DOCS", "[]"}, // so the protocol is still 2
 		{"HELLO 3 SETNAME me", "{server ration version 7.2.0 mode standalone role master proto 3 id 1 modules []}"},
