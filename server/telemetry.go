@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -190,10 +191,10 @@ func (s *Server) ServeMetrics(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      readTimeout + headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelError),
+		ErrorLog:          log.New(&faultLog{log: s.log}, "", 0),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- hs.Serve(bounded(l, maxScrapes*8)) }()
+	go func() { failed <- hs.Serve(s.overTLS(bounded(l, maxScrapes*8))) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("metrics: %w", err)
