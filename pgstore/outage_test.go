@@ -11,7 +11,7 @@ import (
 	"github.com/ration-go/ration/internal/outagecontract"
 )
 
-// TestOutage kills, cuts off and slows down a server of its own.
+// TestOutage stops, kills, cuts off and slows down a server of its own.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	srv := engines.Postgres(t, &engines.PostgresOptions{Version: 15})
@@ -30,6 +30,10 @@ func TestOutage(t *testing.T) {
 			return l
 		},
 		Faults: map[string]func() func(){
+			"stopped": func() func() {
+				srv.Pause()
+				return srv.Resume
+			},
 			"killed": func() func() {
 				if err := srv.Kill(); err != nil {
 					t.Error(err)

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // forEngines are variables of package engines, which are none of the program's.
-var forEngines = []string{"RATION_ENGINES", "RATION_CACHE", "RATION_REDIS_SERVER", "RATION_REDIS_CLI", "RATION_NGINX", "RATION_CURL"}
+var forEngines = []string{"RATION_ENGINES", "RATION_CACHE", "RATION_REDIS_SERVER", "RATION_REDIS_CLI", "RATION_NGINX", "RATION_CADDY", "RATION_CURL"}
 
 // environ is the environment of programs.
 func environ() []string {

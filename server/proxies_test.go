@@ -182,6 +182,61 @@ func TestNginxInAnOutage(t *testing.T) {
 	}
 }
 
+// TestCaddy has the documented configuration pass requests, hand ration's refusals to the client, and let nothing through when
+// ration is gone.
+func TestCaddy(t *testing.T) {
+	t.Parallel()
+	engines.Require(t)
+	store := engines.Redis(t, nil)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ration.yaml"), "limits: {edge: fixed 6/1h}\ncheck: {edge: {key: ip, trusted_proxies: 127.0.0.1}}\n")
+	p := serve(t, dir, "--store", store.URL, "--config", "ration.yaml", "--timeout", "2s")
+	app, asked := application(t)
+	web := engines.Caddy(t, func(addr string) string {
+		return strings.NewReplacer("example.com", "http://"+addr, "127.0.0.1:7531", strings.TrimPrefix(p.url, "http://"), "127.0.0.1:3000", app).
+			Replace(block(proxies(t), "caddyfile"))
+	})
+	for i, one := range []struct {
+		method, path, body string
+		status             int
+		answer             string
+	}{
+		{"GET", "/page?key=other", "", 200, "GET /page "},
+		{"POST", "/form", strings.Repeat("x", 100_000), 200, "POST /form " + strings.Repeat("x", 100_000)},
+		{"GET", "/broken", "", 500, "GET /broken "}, // the application's own
+		{"HEAD", "/page", "", 200, ""},
+		{"PUT", "/form", "y", 200, "PUT /form y"},
+		{"DELETE", "/form", "", 200, "DELETE /form "},
+	} {
+		a := ask(t, one.method, web.URL+one.path, one.body, "X-Forwarded-For", fmt.Sprint("203.0.113.", i), "X-Ration-Key", fmt.Sprint(i))
+		if a.status != one.status || a.body != one.answer {
+			t.Errorf("%d: %d %.80s", i, a.status, a.body)
+		}
+	}
+	for i := range 2 {
+		a := ask(t, "POST", web.URL+"/form", strings.Repeat("x", 100_000), "X-Forwarded-For", fmt.Sprint("203.0.113.", 100+i))
+		retry, err := strconv.Atoi(a.header.Get("Retry-After"))
+		if a.status != 429 || err != nil || retry < 1 || retry > 3600 || a.header.Get("RateLimit") != fmt.Sprintf(`"edge";r=0;t=%d`, retry) ||
+			a.header.Get("Content-Type") != "application/problem+json" || !strings.Contains(a.body, "#quota-exceeded") {
+			t.Errorf("%+v", a)
+		}
+	}
+	if err := store.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if a := ask(t, "GET", web.URL+"/page", ""); a.status != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, "#temporary-reduced-capacity") {
+		t.Errorf("%+v", a)
+	}
+	p.signal(os.Kill)
+	p.end()
+	if a := ask(t, "GET", web.URL+"/page", ""); a.status != 502 {
+		t.Errorf("%+v", a)
+	}
+	if n := asked.Load(); n != 6 {
+		t.Errorf("the application was asked %d times", n)
+	}
+}
+
 // TestCurlChecks asks as a script would.
 func TestCurlChecks(t *testing.T) {
 	t.Parallel()

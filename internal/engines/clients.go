@@ -2,7 +2,10 @@
 
 package engines
 
-import "testing"
+import (
+	"path/filepath"
+	"testing"
+)
 
 // Curl is the path of curl, for tests that drive a server of their own with it.
 func Curl(t testing.TB) string {
@@ -28,6 +31,12 @@ func Chromium(t testing.TB) string {
 func RedisCLI(t testing.TB) string {
 	t.Helper()
 	return client(t, "RATION_REDIS_CLI", "redis-cli")
+}
+
+// Buf is the path of buf, which checks and compiles Protocol Buffers.
+func Buf(t testing.TB) string {
+	t.Helper()
+	return client(t, "RATION_BUF", filepath.Join(cacheFolder(), "buf", "bin", "buf"))
 }
 
 func client(t testing.TB, variable string, places ...string) string {

@@ -160,27 +160,39 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-func TestNginx(t *testing.T) {
+func TestProxies(t *testing.T) {
 	t.Parallel()
-	s := Nginx(t, func(addr string) string { return "server { listen " + addr + "; return 200 kept; }" })
-	ask := func() {
-		t.Helper()
-		r, err := http.Get(s.URL)
-		must(t, err)
-		defer r.Body.Close()
-		if text, err := io.ReadAll(r.Body); err != nil || string(text) != "kept" {
-			t.Errorf("%q %v", text, err)
-		}
-		http.DefaultClient.CloseIdleConnections()
+	for name, proxy := range map[string]func(t *testing.T) *Server{
+		"nginx": func(t *testing.T) *Server {
+			return Nginx(t, func(addr string) string { return "server { listen " + addr + "; return 200 kept; }" })
+		},
+		"caddy": func(t *testing.T) *Server {
+			return Caddy(t, func(addr string) string { return "http://" + addr + " {\n\trespond kept\n}" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := proxy(t)
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			ask := func() {
+				t.Helper()
+				r, err := client.Get(s.URL)
+				must(t, err)
+				defer r.Body.Close()
+				if text, err := io.ReadAll(r.Body); err != nil || string(text) != "kept" {
+					t.Errorf("%q %v", text, err)
+				}
+			}
+			ask()
+			must(t, s.Kill())
+			if s.Ping(soon(t)) == nil {
+				t.Error("a killed server answers")
+			}
+			must(t, s.Restart())
+			ask()
+			must(t, s.Stop())
+		})
 	}
-	ask()
-	must(t, s.Kill())
-	if s.Ping(soon(t)) == nil {
-		t.Error("a killed server answers")
-	}
-	must(t, s.Restart())
-	ask()
-	must(t, s.Stop())
 }
 
 func TestCluster(t *testing.T) {

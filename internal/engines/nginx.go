@@ -40,14 +40,17 @@ func StartNginx(http func(addr string) string) (*Server, error) {
 		args: func(s *Server) []string {
 			return []string{"-e", "stderr", "-p", s.Dir, "-c", filepath.Join(s.Dir, "nginx.conf")}
 		},
-		ping: func(ctx context.Context, s *Server) error {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr)
-			if err != nil {
-				return fmt.Errorf("engines: nginx: %w", err)
-			}
-			return conn.Close()
-		},
+		ping:   connects,
 		stop:   syscall.SIGQUIT,
 		orphan: syscall.SIGTERM,
 	})
+}
+
+// connects is the ping of servers that are asked by HTTP, for which any question may mean something.
+func connects(ctx context.Context, s *Server) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr)
+	if err != nil {
+		return fmt.Errorf("engines: %w", err)
+	}
+	return conn.Close()
 }

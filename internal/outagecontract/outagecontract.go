@@ -123,11 +123,13 @@ func (s *Subject) outage(t *testing.T, begin func(p *line) func(), policy ration
 	}
 
 	mend()
+	mended := time.Now()
 	select {
 	case up := <-changes:
 		if !up {
 			t.Error("down was told twice")
 		}
+		t.Logf("it was seen to be up %v after it was, with a probe each %v that waits for %v", time.Since(mended), probe, timeout)
 	case <-time.After(30 * time.Second):
 		t.Fatal("the store is up again, and nobody saw it")
 	}

@@ -95,8 +95,11 @@ func New(l *ration.Limiter, store driver.Store, cfg *Config, opts *Options) (*Se
 // begin anew.
 func (s *Service) Update(cfg *Config) { s.state.Store(&state{config: cfg}) }
 
-// maxDescriptors is how many a request may have: what one decision may charge.
-const maxDescriptors = driver.MaxOps
+// Bounds of a request.
+const (
+	maxDescriptors = driver.MaxOps // what one decision may charge
+	maxEntries     = 64            // of a descriptor
+)
 
 // ShouldRateLimit decides a request. A refusal is OVER_LIMIT; an error means that nobody could tell: INVALID_ARGUMENT if the
 // request is wrong, else UNAVAILABLE, and then Envoy does what its failure_mode_deny says.
@@ -167,6 +170,11 @@ func (s *Service) prepare(r *rlsv3.RateLimitRequest) (*call, error) {
 		c.items = c.first[:n]
 	} else {
 		c.items = make([]item, n)
+	}
+	for i, descriptor := range r.Descriptors {
+		if n := len(descriptor.GetEntries()); n > maxEntries {
+			return nil, fmt.Errorf("descriptors[%d]: %d entries are more than %d", i, n, maxEntries)
+		}
 	}
 	state := s.state.Load()
 	d := state.config.domains[r.Domain]

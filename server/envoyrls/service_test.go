@@ -308,6 +308,19 @@ func TestManyDetailedMetrics(t *testing.T) {
 	}
 }
 
+// TestLongDetailedMetrics: who sends long values does not choose how much memory the names of metrics take.
+func TestLongDetailedMetrics(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, limited("{unit: hour, requests_per_unit: 5}")+"\n  detailed_metric: true", nil)
+	for i := range 50 {
+		e.ask(request("d", fmt.Sprint("k=", i, strings.Repeat("x", 100_000))))
+	}
+	e.ask(request("d", "k="+strings.Repeat("x", 400)))
+	if all := e.service.Stats(); len(all) != 2 || all[0].Name != "d.k" || all[0].TotalHits != 50 || all[1].TotalHits != 1 {
+		t.Errorf("%d names, %+v", len(all), all)
+	}
+}
+
 const quotas = `
 domain: d
 descriptors:
@@ -464,7 +477,8 @@ func TestBadRequests(t *testing.T) {
 	for range 65 {
 		many.Descriptors = append(many.Descriptors, descriptor("k=v"))
 	}
-	for _, r := range []*rlsv3.RateLimitRequest{{}, request(""), request("d"), request("", "k=v"), request("d", ""), many} {
+	deep := strings.Repeat("k=v ", 65)
+	for _, r := range []*rlsv3.RateLimitRequest{{}, request(""), request("d"), request("", "k=v"), request("d", ""), many, request("d", deep), request("unknown", deep)} {
 		if _, err := e.ShouldRateLimit(t.Context(), r); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%d descriptors: %v", len(r.Descriptors), err)
 		}

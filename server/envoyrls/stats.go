@@ -55,8 +55,12 @@ func (c *counters) count(d *ration.Decision, cost int64, shadow bool) {
 	}
 }
 
-// maxNames bounds the metrics whose names have values of requests in them; what comes after counts for the rule.
-const maxNames = 10_000
+// Bounds of the metrics whose names have values of requests in them, which whoever sends requests chooses. What is beyond counts for
+// the rule.
+const (
+	maxNames = 10_000
+	maxName  = 512 // bytes
+)
 
 // detailed are the counters of names that have values of requests in them.
 type detailed struct {
@@ -78,6 +82,9 @@ func (d *detailed) of(r *rule, entries []*commonv3.RateLimitDescriptor_Entry) *c
 		}
 		if l.value != "" {
 			b.WriteString("_" + l.value)
+		}
+		if b.Len() > maxName && l.detailed {
+			return r.counters
 		}
 	}
 	name := b.String()

@@ -21,6 +21,10 @@
 // file of its own because of all that it needs:
 //
 //	cd server && GOWORK=off go generate ./grpcapi
+//
+// The tests have buf check its style, and that it breaks no client of what was published before. At a release that is made anew:
+//
+//	cd server/grpcapi && buf build --exclude-source-info --as-file-descriptor-set -o testdata/published.binpb
 package grpcapi
 
 //go:generate go tool -modfile=../tools.mod buf lint
