@@ -190,14 +190,23 @@ type hold struct {
 	once     sync.Once
 }
 
+// newHold keeps r until its end, also when ctx is done: a handler that does not look at it still runs.
 func newHold(ctx context.Context, r *ration.Reservation, us []use) *hold {
-	h := &hold{ctx: ctx, reserved: r, uses: us}
-	alive, stop := r.KeepAlive(ctx)
-	h.stop = stop
+	kept, stopKeeping := r.KeepAlive(context.WithoutCancel(ctx))
+	h := &hold{ctx: ctx, reserved: r, stop: stopKeeping, uses: us}
 	for i := range us {
-		if us[i].slots {
-			h.ctx = alive
+		if !us[i].slots {
+			continue
 		}
+		alive, end := context.WithCancelCause(ctx)
+		unlink := context.AfterFunc(kept, func() { end(context.Cause(kept)) })
+		h.ctx = alive
+		h.stop = func() {
+			unlink()
+			stopKeeping()
+			end(context.Canceled)
+		}
+		break
 	}
 	return h
 }
@@ -207,9 +216,10 @@ func newHold(ctx context.Context, r *ration.Reservation, us []use) *hold {
 func (h *hold) end(ctx context.Context, code codes.Code) {
 	h.once.Do(func() {
 		h.stop()
+		givenUp := ctx.Err() != nil
 		amounts := make([]int64, len(h.uses))
 		for i := range h.uses {
-			if u := &h.uses[i]; u.policy.Count == nil || u.policy.Count(code) {
+			if u := &h.uses[i]; u.policy.Count == nil || givenUp || u.policy.Count(code) {
 				amounts[i] = u.cost
 			}
 		}

@@ -9,17 +9,20 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/grpclimit"
 	"github.com/ration-go/ration/httplimit"
+	"github.com/ration-go/ration/memstore"
 )
 
 const emptyCall = "/grpc.testing.TestService/EmptyCall"
@@ -307,6 +310,83 @@ func TestConcurrency(t *testing.T) {
 }
 
 // TestCount: only some outcomes are charged, of calls and of streams.
+// A client that gives up does not get its slot free for the next call while the handler of the first still runs.
+func TestSlotOfAHandlerThatRunsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := ration.New(memstore.New(nil), nil)
+		defer l.Close()
+		slots := ration.Rule{Name: "slots", Limit: ration.Concurrency{Limit: 1, Lease: 10 * time.Second}}
+		g := newGuard(t, l, nil, grpclimit.Policy{Limit: slots, Key: everybody})
+		ctx, hangUp := context.WithCancel(t.Context())
+		used := func() int64 {
+			d, err := l.Peek(t.Context(), ration.KeyOf("everybody"), slots, 1)
+			if err != nil {
+				t.Error(err)
+			}
+			return d.Used
+		}
+		_, err := g.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: emptyCall}, func(ctx context.Context, _ any) (any, error) {
+			hangUp()
+			<-ctx.Done()
+			for range 10 {
+				time.Sleep(10 * time.Second)
+				if used() != 1 {
+					t.Error("the slot is free while the handler runs")
+				}
+			}
+			return nil, nil
+		})
+		if err != nil || used() != 0 {
+			t.Errorf("%v, %d used", err, used())
+		}
+	})
+}
+
+// Hanging up is not free, whatever Count says of the code that comes of it.
+func TestCountOfCallsGivenUp(t *testing.T) {
+	t.Parallel()
+	l, _ := newLimiter(t, nil)
+	answered := fixed("answered", 10)
+	g := newGuard(t, l, nil, grpclimit.Policy{Limit: answered, Key: everybody, Count: func(code codes.Code) bool { return code == codes.OK }})
+	for i, one := range []struct {
+		givesUp bool
+		err     error
+		used    int64
+	}{{false, nil, 1}, {false, status.Error(codes.NotFound, ""), 1}, {true, status.Error(codes.Canceled, ""), 2}, {true, nil, 3}} {
+		for _, stream := range []bool{false, true} {
+			ctx, hangUp := context.WithCancel(t.Context())
+			end := func() error {
+				if one.givesUp {
+					hangUp()
+				}
+				return one.err
+			}
+			var err error
+			if stream {
+				err = g.Stream()(nil, opened{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: emptyCall}, func(any, grpc.ServerStream) error { return end() })
+			} else {
+				_, err = g.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: emptyCall}, func(context.Context, any) (any, error) { return nil, end() })
+			}
+			hangUp()
+			if err != one.err {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if d, err := l.Peek(t.Context(), ration.KeyOf("everybody"), answered, 1); err != nil || d.Used != 2*one.used {
+			t.Errorf("%d: %d used, %v", i, d.Used, err)
+		}
+	}
+}
+
+// opened is a stream on which nothing comes.
+type opened struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (o opened) Context() context.Context { return o.ctx }
+
 func TestCount(t *testing.T) {
 	t.Parallel()
 	l, _ := newLimiter(t, nil)

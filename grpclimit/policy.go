@@ -40,6 +40,9 @@ type Policy struct {
 	Messages bool
 	// Count says which outcomes are charged; default all. Such a call is charged when it comes and, if Count is false for its
 	// code, gets it back when it has ended: so many at once can never pass the limit. Not with Messages.
+	//
+	// A call that its client gave up, or whose time was over, before it ended is charged without asking Count: else hanging up
+	// would be free.
 	Count func(code codes.Code) bool
 }
 

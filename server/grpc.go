@@ -34,6 +34,7 @@ const (
 	maxReceived = 4 << 20  // bytes of a message; as much as /v1/apply takes
 	maxSent     = 16 << 20 // bytes of a message: a page of reservations with many charges
 	maxStreams  = 4096     // calls of one connection at a time
+	window      = 1 << 20  // bytes that a connection may send ahead
 	minPing     = 10 * time.Second
 )
 
@@ -174,7 +175,6 @@ func (s *Server) ServeGRPC(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) grpcOptions() []grpc.ServerOption {
-	unary := []grpc.UnaryServerInterceptor{s.instruments.calls.Unary, s.recoverUnary, s.logUnary, s.guard.Unary(methods)}
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxReceived),
@@ -187,7 +187,11 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 		grpc.NumStreamWorkers(s.workers()),
 		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
-		grpc.ChainUnaryInterceptor(unary...),
+		// Fixed windows: to find out better ones grpc pings its peer, with nearly each message of a busy connection.
+		grpc.InitialWindowSize(window),
+		grpc.InitialConnWindowSize(window),
+		grpc.ForceServerCodecV2(envoyrls.Codec()),
+		grpc.ChainUnaryInterceptor(s.instruments.calls.Unary, s.unary, s.guard.Unary(methods)),
 		grpc.ChainStreamInterceptor(s.instruments.calls.Stream, s.recoverStream, s.guard.Stream(methods)),
 	}
 }
@@ -229,13 +233,20 @@ func (s *Server) workers() uint32 {
 	return 256
 }
 
-func (s *Server) recoverUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+// unary answers a call whose handler panics, and tells of each call at level debug: what and how long, not for whom.
+func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			answer, err = nil, s.panicked(info.FullMethod, cause)
 		}
 	}()
-	return handler(ctx, request)
+	if !s.log.Enabled(ctx, slog.LevelDebug) {
+		return handler(ctx, request)
+	}
+	start := time.Now()
+	answer, err = handler(ctx, request)
+	s.log.Debug("call", "method", info.FullMethod, "status", status.Code(err).String(), "duration", time.Since(start))
+	return answer, err
 }
 
 func (s *Server) recoverStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
@@ -251,15 +262,4 @@ func (s *Server) recoverStream(server any, stream grpc.ServerStream, info *grpc.
 func (s *Server) panicked(method string, cause any) error {
 	s.log.Error("panic in a handler", "method", method, "panic", cause, "stack", string(debug.Stack()))
 	return status.Error(codes.Internal, "a fault of the server; it may have been charged")
-}
-
-// logUnary tells of each call at level debug: what and how long, not for whom.
-func (s *Server) logUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if !s.log.Enabled(ctx, slog.LevelDebug) {
-		return handler(ctx, request)
-	}
-	start := time.Now()
-	answer, err := handler(ctx, request)
-	s.log.Debug("call", "method", info.FullMethod, "status", status.Code(err).String(), "duration", time.Since(start))
-	return answer, err
 }

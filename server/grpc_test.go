@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -31,6 +34,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/ration-go/ration/server"
+	"github.com/ration-go/ration/server/envoyrls"
 	rationv1 "github.com/ration-go/ration/server/grpcapi/ration/v1"
 )
 
@@ -165,6 +169,30 @@ func TestGRPCStopsInGoodOrder(t *testing.T) {
 	}
 	if code, by := p.end(); code != server.ExitOK || by != 0 {
 		t.Errorf("ended with %d, by signal %v\n%s", code, by, p.stderr)
+	}
+}
+
+// sent is a request as it is to be sent, whatever it is.
+type sent struct{ encoding.CodecV2 }
+
+func (sent) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+// TestEnvoyHeadersThatAreNotUTF8: a byte in a header is no way around a limit.
+func TestEnvoyHeadersThatAreNotUTF8(t *testing.T) {
+	t.Parallel()
+	_, conn := serveGRPC(t)
+	data := must[[]byte](t)(proto.Marshal(&rlsv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
+		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "remote_address", Value: "name"}}},
+	}}))
+	data = bytes.Replace(data, []byte("name"), []byte("na\xffe"), 1)
+	for i, want := range []rlsv3.RateLimitResponse_Code{rlsv3.RateLimitResponse_OK, rlsv3.RateLimitResponse_OK, rlsv3.RateLimitResponse_OVER_LIMIT} {
+		a := new(rlsv3.RateLimitResponse)
+		err := conn.Invoke(t.Context(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, data, a, grpc.ForceCodecV2(sent{envoyrls.Codec()}))
+		if err != nil || a.OverallCode != want {
+			t.Errorf("%d: %v, %v", i, a, err)
+		}
 	}
 }
 
