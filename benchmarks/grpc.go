@@ -3,13 +3,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -22,7 +25,7 @@ const grpcCallers = 64
 
 // rpcs compares decisions over gRPC with the least that a gRPC server can do, many decisions in a call with one, and Envoy's
 // rate limit service on Redis with others that ask Redis by themselves for each request. Each server is a process of its own;
-// its 64 callers are in this one, and share a connection.
+// its 64 callers are in this one, and share a connection. Those of the rate limit service call as Envoy does, for little (load).
 func rpcs() []group {
 	keys := make([]string, 100_000)
 	for i := range keys {
@@ -134,31 +137,64 @@ func asks(keys []string, kind string) opener {
 		p.after = append(p.after, func() { rd.Close() })
 		return p, nil
 	}
-	return calling(start, func(conn *grpc.ClientConn) func(int, uint64) error {
-		client := rlsv3.NewRateLimitServiceClient(conn)
-		return func(_ int, i uint64) error {
-			a, err := client.ShouldRateLimit(context.Background(), &rlsv3.RateLimitRequest{Domain: "bench", Descriptors: []*commonv3.RateLimitDescriptor{
-				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: at(keys, i)}}},
+	return func() (func(int, uint64) error, func(), error) {
+		requests := make([][]byte, len(keys))
+		for i, key := range keys {
+			message, err := proto.Marshal(&rlsv3.RateLimitRequest{Domain: "bench", Descriptors: []*commonv3.RateLimitDescriptor{
+				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: key}}},
 			}})
-			if err == nil && a.OverallCode != rlsv3.RateLimitResponse_OK {
-				err = errRefused
+			if err != nil {
+				return nil, nil, err
 			}
-			return err
+			requests[i] = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 		}
-	})
+		p, err := start()
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := dialLoad(p.address, rlsv3.RateLimitService_ShouldRateLimit_FullMethodName)
+		if err != nil {
+			p.end()
+			return nil, nil, err
+		}
+		callers := make([]*caller, grpcCallers)
+		for i := range callers {
+			callers[i] = newCaller()
+		}
+		return func(worker int, i uint64) error {
+			answer, err := l.call(callers[worker], requests[scatter(i)%uint64(len(requests))])
+			if err != nil || bytes.HasPrefix(answer, passes) {
+				return err
+			}
+			a := new(rlsv3.RateLimitResponse)
+			if err := proto.Unmarshal(answer, a); err != nil {
+				return err
+			}
+			if a.OverallCode != rlsv3.RateLimitResponse_OK {
+				return errRefused
+			}
+			return nil
+		}, func() { l.close(); p.end() }, nil
+	}
 }
+
+// passes is how an answer begins that lets a request pass, if its fields are in their order.
+var passes = []byte{1 << 3, byte(rlsv3.RateLimitResponse_OK)}
 
 // envoyConfig is a configuration for both who read such.
 const envoyConfig = "domain: bench\ndescriptors:\n- key: user\n  rate_limit:\n    unit: hour\n    requests_per_unit: 1000000000\n"
 
-// writeConfig writes it into a new folder, below which both find it.
-func writeConfig() (dir, file string, err error) {
+// leases is what ration also understands in it.
+const leases = "    lease: 100\n"
+
+// writeConfig writes text into a new folder, below which both find it.
+func writeConfig(text string) (dir, file string, err error) {
 	if dir, err = os.MkdirTemp("", "ration"); err != nil {
 		return "", "", err
 	}
 	file = dir + "/ratelimit/config/bench.yaml"
 	if err = os.MkdirAll(dir+"/ratelimit/config", 0o700); err == nil {
-		err = os.WriteFile(file, []byte(envoyConfig), 0o600)
+		err = os.WriteFile(file, []byte(text), 0o600)
 	}
 	return dir, file, err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
@@ -30,6 +31,7 @@ const (
 	serveEcho       = "echo"
 	serveMemory     = "memory"
 	serveEnvoy      = "envoy"
+	serveLeases     = "leases"
 	servePipelines  = "pipelines"
 	serveEnvoyproxy = "envoyproxy"
 	serveHTTP       = "http"
@@ -123,8 +125,12 @@ func listenAs(kind, redisURL string) (address net.Addr, err error) {
 	}
 	cfg := server.Defaults()
 	cfg.Store, cfg.GRPC.Listen, cfg.Listen = "memory:", "127.0.0.1:0", "127.0.0.1:0"
-	if kind == serveEnvoy {
-		dir, file, err := writeConfig()
+	if kind == serveEnvoy || kind == serveLeases {
+		text := envoyConfig
+		if kind == serveLeases {
+			text += leases
+		}
+		dir, file, err := writeConfig(text)
 		if err != nil {
 			return nil, err
 		}
@@ -182,8 +188,9 @@ func (s *echoService) Take(context.Context, *rationv1.TakeRequest) (*rationv1.Ta
 	return s.answer, nil
 }
 
-// pipelineService counts as envoyproxy/ratelimit does, and does nothing else: an INCRBY and an EXPIRE for each descriptor, sent
-// in one pipeline for the request.
+// pipelineService counts and answers as envoyproxy/ratelimit does, and does nothing else: an INCRBY and an EXPIRE for each
+// descriptor, sent in one pipeline for the request. go-redis sends each pipeline by itself, on a connection that nobody else uses
+// meanwhile.
 type pipelineService struct {
 	rlsv3.UnimplementedRateLimitServiceServer
 	client *redis.Client
@@ -191,7 +198,8 @@ type pipelineService struct {
 
 func (s *pipelineService) ShouldRateLimit(ctx context.Context, r *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	const unit, limit = 3600, 1_000_000_000
-	window := time.Now().Unix() / unit * unit
+	now := time.Now().Unix()
+	window := now / unit * unit
 	pipe := s.client.Pipeline()
 	counts := make([]*redis.IntCmd, len(r.Descriptors))
 	for i, d := range r.Descriptors {
@@ -208,7 +216,12 @@ func (s *pipelineService) ShouldRateLimit(ctx context.Context, r *rlsv3.RateLimi
 	}
 	a := &rlsv3.RateLimitResponse{OverallCode: rlsv3.RateLimitResponse_OK}
 	for _, count := range counts {
-		st := &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OK, LimitRemaining: uint32(max(0, limit-count.Val()))}
+		st := &rlsv3.RateLimitResponse_DescriptorStatus{
+			Code:               rlsv3.RateLimitResponse_OK,
+			CurrentLimit:       &rlsv3.RateLimitResponse_RateLimit{RequestsPerUnit: limit, Unit: rlsv3.RateLimitResponse_RateLimit_HOUR},
+			LimitRemaining:     uint32(max(0, limit-count.Val())),
+			DurationUntilReset: &durationpb.Duration{Seconds: window + unit - now},
+		}
 		if count.Val() > limit {
 			st.Code, a.OverallCode = rlsv3.RateLimitResponse_OVER_LIMIT, rlsv3.RateLimitResponse_OVER_LIMIT
 		}
@@ -223,7 +236,7 @@ func startEnvoyproxy(redisURL string) (p *process, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, _, err := writeConfig()
+	dir, _, err := writeConfig(envoyConfig)
 	if err != nil {
 		return nil, err
 	}
