@@ -49,6 +49,7 @@ func envoys(keys []string) []candidate {
 	return []candidate{
 		{name: "INCRBY and EXPIRE in a pipeline a request, by go-redis", open: asks(keys, servePipelines)},
 		{name: "envoyproxy/ratelimit", open: asks(keys, serveEnvoyproxy)},
+		{name: "ration serve, with leases of 100", role: variant, open: asks(keys, serveLeases)},
 		{name: "ration serve", role: ours, open: asks(keys, serveEnvoy)},
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -38,7 +37,7 @@ const (
 	serveHTTPEcho   = "http-echo"
 )
 
-// serverVariable makes this program a server: its kind, and the URL of Redis.
+// serverVariable makes this program a server: its kind, the URL of Redis, and a file for Envoy's service.
 const serverVariable = "RATION_BENCHMARK_SERVER"
 
 // process is a server.
@@ -61,7 +60,7 @@ func (p *process) end() {
 }
 
 // startServer starts a server of a kind, and waits until it listens.
-func startServer(kind string, redisURL ...string) (*process, error) {
+func startServer(kind string, redisURL ...string) (p *process, err error) {
 	if kind == serveEnvoyproxy {
 		return startEnvoyproxy(redisURL[0])
 	}
@@ -69,62 +68,8 @@ func startServer(kind string, redisURL ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), serverVariable+"="+kind+" "+strings.Join(redisURL, ""))
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	p := &process{cmd: cmd, stdin: stdin}
-	if err == nil {
-		p.address, err = bufio.NewReader(stdout).ReadString('\n')
-	}
-	if err != nil {
-		p.end()
-		return nil, fmt.Errorf("the server %s: %w", kind, err)
-	}
-	p.address = strings.TrimSpace(p.address)
-	return p, nil
-}
-
-// beServer is the server that the environment asks for, until standard input ends. It reports false if it asks for none.
-func beServer() bool {
-	kind, redisURL, ok := strings.Cut(os.Getenv(serverVariable), " ")
-	if !ok {
-		return false
-	}
-	address, err := listenAs(kind, redisURL)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchmarks:", err)
-		return true
-	}
-	fmt.Println(address)
-	_, _ = io.Copy(io.Discard, os.Stdin) // until it ends
-	return true
-}
-
-func listenAs(kind, redisURL string) (address net.Addr, err error) {
-	switch kind {
-	case serveHTTPEcho:
-		return serveEchoOverHTTP()
-	case serveEcho:
-		return serveBare(func(gs *grpc.Server) { rationv1.RegisterRationServiceServer(gs, newEcho()) })
-	case servePipelines:
-		opts, err := redis.ParseURL(redisURL)
-		if err != nil {
-			return nil, err
-		}
-		return serveBare(func(gs *grpc.Server) {
-			rlsv3.RegisterRateLimitServiceServer(gs, &pipelineService{client: redis.NewClient(opts)})
-		})
-	}
-	cfg := server.Defaults()
-	cfg.Store, cfg.GRPC.Listen, cfg.Listen = "memory:", "127.0.0.1:0", "127.0.0.1:0"
+	p = &process{cmd: exec.Command(program)}
+	args := append([]string{kind}, redisURL...)
 	if kind == serveEnvoy || kind == serveLeases {
 		text := envoyConfig
 		if kind == serveLeases {
@@ -134,42 +79,96 @@ func listenAs(kind, redisURL string) (address net.Addr, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer os.RemoveAll(dir) // it is read at the start
-		cfg.Store, cfg.Envoy.Configs = redisURL, []string{file}
+		p.after = append(p.after, func() { os.RemoveAll(dir) })
+		args = append(args, file)
 	}
-	s, err := server.New(context.Background(), cfg, &server.Options{
-		Stores: map[string]server.OpenFunc{"memory": server.OpenMemory, "redis": rationredis.Open},
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	p.cmd.Env = append(os.Environ(), serverVariable+"="+strings.Join(args, " "))
+	p.cmd.Stderr = os.Stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err == nil {
+		p.stdin, err = p.cmd.StdinPipe()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if kind == serveHTTP {
-		l, err := s.Listen(context.Background())
-		if err != nil {
-			return nil, err
+	before := "gRPC on "
+	if kind == serveHTTP || kind == serveHTTPEcho {
+		before = "listens on http://"
+	}
+	err = p.cmd.Start()
+	for lines := bufio.NewReader(stdout); err == nil && p.address == ""; {
+		var line string
+		line, err = lines.ReadString('\n')
+		if _, rest, found := strings.Cut(line, before); found {
+			p.address = rest[:strings.IndexAny(rest, " ;\n")]
 		}
-		go func() { _ = s.Serve(context.Background(), l) }() // the process ends it
-		return l.Addr(), nil
 	}
-	l, err := s.ListenGRPC(context.Background())
 	if err != nil {
-		return nil, err
+		p.end()
+		return nil, fmt.Errorf("the server %s: %w", kind, err)
 	}
-	go func() { _ = s.ServeGRPC(context.Background(), l) }() // the process ends it
-	return l.Addr(), nil
+	return p, nil
+}
+
+// beServer is the server that the environment asks for, until standard input ends. It reports false if it asks for none.
+func beServer() bool {
+	args := strings.Fields(os.Getenv(serverVariable))
+	if len(args) == 0 {
+		return false
+	}
+	// What somebody has set for ration is not to change what is measured.
+	for _, pair := range os.Environ() {
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "RATION_") {
+			os.Unsetenv(name)
+		}
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it ends
+		os.Exit(0)
+	}()
+	if err := serveAs(args[0], args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+	return true
+}
+
+func serveAs(kind string, args []string) error {
+	switch kind {
+	case serveHTTPEcho:
+		return serveEchoOverHTTP()
+	case serveEcho:
+		return serveBare(func(gs *grpc.Server) { rationv1.RegisterRationServiceServer(gs, newEcho()) })
+	case servePipelines:
+		opts, err := redis.ParseURL(args[0])
+		if err != nil {
+			return err
+		}
+		return serveBare(func(gs *grpc.Server) {
+			rlsv3.RegisterRateLimitServiceServer(gs, &pipelineService{client: redis.NewClient(opts)})
+		})
+	}
+	command := []string{"serve", "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--log-level", "error", "--store", "memory:"}
+	if len(args) > 0 {
+		command = append(command[:len(command)-1], args[0], "--envoy-configs", args[1])
+	}
+	opts := &server.Options{Stores: map[string]server.OpenFunc{"memory": server.OpenMemory, "redis": rationredis.Open}}
+	if code := server.Run(context.Background(), opts, command, os.Stdout, os.Stderr); code != server.ExitOK {
+		return fmt.Errorf("ration serve ended with %d", code)
+	}
+	return nil
 }
 
 // serveBare serves with grpc-go as it comes.
-func serveBare(register func(*grpc.Server)) (net.Addr, error) {
+func serveBare(register func(*grpc.Server)) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	gs := grpc.NewServer()
 	register(gs)
-	go func() { _ = gs.Serve(l) }() // the process ends it
-	return l.Addr(), nil
+	fmt.Printf("gRPC on %s; as it comes\n", l.Addr())
+	return gs.Serve(l)
 }
 
 // echoService answers with what it has.

@@ -50,6 +50,7 @@ func (p *program) run(ctx context.Context, from *source, cfg *Config, stdout, st
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	defer collectLess()()
 	l, err := s.Listen(ctx)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,7 @@ type Service struct {
 	verbs    *verbs.Service
 	failures *verbs.Failures
 	state    atomic.Pointer[state]
+	calls    sync.Pool // of *call
 }
 
 // state is what Update changes.
@@ -69,7 +71,7 @@ func New(l *ration.Limiter, store driver.Store, cfg *Config, opts *Options) (*Se
 	if cfg == nil {
 		return nil, errors.New("envoyrls: New needs a Config")
 	}
-	s := new(Service)
+	s := &Service{calls: sync.Pool{New: func() any { return new(call) }}}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -113,8 +115,12 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *rlsv3.RateLimitRequest
 	if err := access.Allow(ctx, access.Take, "envoy/"+r.GetDomain()); err != nil {
 		return nil, access.Status(err)
 	}
-	c, err := s.prepare(r)
-	if err != nil {
+	c := s.calls.Get().(*call)
+	defer func() {
+		*c = call{} // keys are not kept
+		s.calls.Put(c)
+	}()
+	if err := c.prepare(s, r); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if err := c.decide(ctx); err != nil {
@@ -164,8 +170,8 @@ func (i *item) charged() bool { return i.rule != nil && !i.rule.unlimited && !i.
 func (i *item) enforced() bool { return i.charged() && !i.shadow && !i.quota }
 
 // prepare finds the rules of a request.
-func (s *Service) prepare(r *rlsv3.RateLimitRequest) (*call, error) {
-	c := &call{s: s}
+func (c *call) prepare(s *Service, r *rlsv3.RateLimitRequest) error {
+	c.s = s
 	if n := len(r.Descriptors); n <= len(c.first) {
 		c.items = c.first[:n]
 	} else {
@@ -173,23 +179,23 @@ func (s *Service) prepare(r *rlsv3.RateLimitRequest) (*call, error) {
 	}
 	for i, descriptor := range r.Descriptors {
 		if n := len(descriptor.GetEntries()); n > maxEntries {
-			return nil, fmt.Errorf("descriptors[%d]: %d entries are more than %d", i, n, maxEntries)
+			return fmt.Errorf("descriptors[%d]: %d entries are more than %d", i, n, maxEntries)
 		}
 	}
 	state := s.state.Load()
 	d := state.config.domains[r.Domain]
 	if d == nil {
-		return c, nil
+		return nil
 	}
 	c.apart = d.apart
 	group := s.verbs.Info.OneGroup && !d.apart
 	for i, descriptor := range r.Descriptors {
 		if err := s.item(&c.items[i], state, d, r, descriptor, group); err != nil {
-			return nil, fmt.Errorf("descriptors[%d]: %w", i, err)
+			return fmt.Errorf("descriptors[%d]: %w", i, err)
 		}
 	}
 	c.replace()
-	return c, nil
+	return nil
 }
 
 func (s *Service) item(one *item, state *state, d *domain, r *rlsv3.RateLimitRequest, descriptor *commonv3.RateLimitDescriptor, group bool) (err error) {
