@@ -19,6 +19,9 @@ type quota struct {
 	cost  int64         // of one request; 0: it does not count requests
 }
 
+// mostCost is what a server can say that a request costs: so much that products of it are no overflow.
+const mostCost = 1 << 40
+
 // longest is as long as any time here is, so that none overflows.
 const longest = time.Duration(driver.Century) * time.Microsecond
 
@@ -80,7 +83,7 @@ func heardDrafts(h http.Header) (qs []quota) {
 		}
 		q := quota{name: "ratelimit " + strings.ToLower(it.value.text), left: left, reset: ofSeconds(reset), cost: 1}
 		if c, ok := it.count("c"); ok {
-			q.cost = c
+			q.cost = min(c, mostCost)
 		}
 		if unit := units[strings.ToLower(it.value.text)]; unit != "" && unit != "requests" {
 			q.cost = 0

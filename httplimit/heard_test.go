@@ -31,6 +31,7 @@ func TestHeard(t *testing.T) {
 		{"nothing", fields("Content-Type: text/plain"), nil},
 		{"draft 11", fields(`RateLimit: "default";r=50;t=30`), []quota{{"ratelimit default", 50, 30 * s, 1}}},
 		{"draft 12", fields(`RateLimit: "default";a=50;w=30;c=5`), []quota{{"ratelimit default", 50, 30 * s, 5}}},
+		{"an endless cost", fields(`RateLimit: "default";a=50;w=30;c=999999999999999`), []quota{{"ratelimit default", 50, 30 * s, mostCost}}},
 		{"tokens for names", fields(`RateLimit: Burst;r=1;t=2, day;a=3;w=4`), []quota{{"ratelimit burst", 1, 2 * s, 1}, {"ratelimit day", 3, 4 * s, 1}}},
 		{"two lines", fields(`RateLimit: "a";r=1;t=2`, `RateLimit: "b";r=3;t=4`), []quota{{"ratelimit a", 1, 2 * s, 1}, {"ratelimit b", 3, 4 * s, 1}}},
 		{"unknown parameters", fields(`RateLimit: "a";r=1;t=2;pk=:dHJpYWw=:;x="y"`), []quota{{"ratelimit a", 1, 2 * s, 1}}},
