@@ -18,6 +18,7 @@ import (
 type Store struct {
 	pool   *pgxpool.Pool
 	schema string
+	opts   Options
 	log    *slog.Logger
 	mode   pgx.QueryExecMode
 	spaces spaces
@@ -69,7 +70,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 		}
 	}
 	s := &Store{
-		pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), log: o.Logger,
+		pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), opts: o, log: o.Logger,
 		mode: execMode(pool.Config().ConnConfig.DefaultQueryExecMode),
 	}
 	for i, sql := range functions {

@@ -46,7 +46,7 @@ func Over(client redisscript.Client, cluster bool, opts *Options) (*Store, error
 	if err := redisscript.CheckTags(o.Tags); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
-	core := redisscript.New(client, redisscript.Config{Prefix: o.Prefix, Tags: o.Tags, Cluster: cluster, SweepEvery: o.SweepEvery})
+	core := redisscript.New(client, redisscript.Config{Prefix: o.Prefix, Tags: o.Tags, Cluster: cluster, SweepEvery: o.SweepEvery, Replicas: o.WaitReplicas})
 	s := &Store{core: core, cluster: cluster}
 	if o.Durable {
 		if err := s.checkDurable(o.WaitReplicas); err != nil {

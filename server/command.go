@@ -19,7 +19,7 @@ import (
 // Exit codes of the program.
 const (
 	ExitOK      = 0 // done; allowed
-	ExitRefused = 1 // take, peek and reserve: refused; progress: over the limit
+	ExitRefused = 1 // take, peek and reserve: refused; progress: over the limit; doctor: something is wrong
 	ExitError   = 2 // could not tell, wrong use, or the server could not start
 )
 
@@ -57,7 +57,7 @@ func Run(ctx context.Context, opts *Options, args []string, stdout, stderr io.Wr
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.Is(err, errRefused):
+	case errors.Is(err, errRefused), errors.Is(err, errFound):
 		return ExitRefused
 	case errors.Is(err, errSaid):
 		return ExitError
@@ -74,6 +74,7 @@ func Run(ctx context.Context, opts *Options, args []string, stdout, stderr io.Wr
 var (
 	errRefused = errors.New("refused")
 	errSaid    = errors.New("said") // what is wrong was printed already
+	errFound   = errors.New("found")
 )
 
 // usageError is wrong use of the command line.
@@ -101,7 +102,7 @@ Exit codes: 0 done or allowed, 1 refused, 2 error.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddGroup(&cobra.Group{ID: "server", Title: "The server:"}, &cobra.Group{ID: "client", Title: "Asking it:"})
-	root.AddCommand(p.serve(), p.config(), p.token(), p.migrate(), p.version())
+	root.AddCommand(p.serve(), p.config(), p.token(), p.migrate(), p.doctor(), p.version())
 	root.AddCommand(p.take(), p.peek(), p.refund(), p.reset(), p.forget(), p.hit(), p.limits(), p.override())
 	root.AddCommand(p.simulate())
 	root.AddCommand(p.reserve(), p.settle(), p.cancel(), p.renew(), p.progress(), p.reservations())

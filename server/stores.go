@@ -47,6 +47,9 @@ type Options struct {
 	Stores map[string]OpenFunc
 	// Migrations are for the command migrate, by the same schemes; those that need none are not in it.
 	Migrations map[string]MigrateFunc
+	// Examinations are for the command doctor, by the same schemes. It looks at a store of a scheme that is not in it by what
+	// any store can do, and by driver.Checker, and opens it as a server does.
+	Examinations map[string]ExamineFunc
 	// DefaultStore is the URL of the store of a server that was not told; default DefaultStore.
 	DefaultStore string
 	// Version of the program; default that of the build.

@@ -22,6 +22,7 @@ type Node struct {
 	Info       map[string]string
 	AppendOnly bool
 	FsyncAll   bool // appendfsync always
+	NeverFsync bool // appendfsync no
 	Saves      bool // it writes snapshots, or would not say
 	Evicts     bool
 	Replica    bool
@@ -62,7 +63,9 @@ func newNode(addr string, replies []Reply) Node {
 		n.Err = fmt.Errorf("it says nothing of itself")
 	}
 	n.AppendOnly = n.Info["aof_enabled"] == "1"
-	n.FsyncAll = len(replies[2].List) == 2 && replies[2].List[1] == "always"
+	if fsync := replies[2].List; len(fsync) == 2 {
+		n.FsyncAll, n.NeverFsync = fsync[1] == "always", fsync[1] == "no"
+	}
 	if save := replies[1].List; len(save) == 2 && save[1] == "" {
 		n.Saves = false
 	}
@@ -99,7 +102,8 @@ func (s *Store) Check(ctx context.Context) (all []driver.Finding) {
 			say("error", "redis.unreachable", fmt.Sprintf("%s: %v", n.Addr, n.Err), "start it, or let this user run INFO")
 			continue
 		}
-		checkNode(n, say)
+		checkNode(n, s.replicas, say)
+		checkRoom(n, say)
 	}
 	if len(all) == 0 {
 		say("ok", "redis", fmt.Sprintf("%d node(s), nothing to remark", len(nodes)), "")
@@ -107,7 +111,7 @@ func (s *Store) Check(ctx context.Context) (all []driver.Finding) {
 	return all
 }
 
-func checkNode(n *Node, say func(level, code, text, remedy string)) {
+func checkNode(n *Node, replicas int, say func(level, code, text, remedy string)) {
 	version := n.Info["redis_version"]
 	if tooOld(version) {
 		say("error", "redis.version", fmt.Sprintf("%s runs version %s", n.Addr, version), "use Redis 6.2 or later, or Valkey")
@@ -122,7 +126,9 @@ func checkNode(n *Node, say func(level, code, text, remedy string)) {
 	if evicted := n.Info["evicted_keys"]; evicted != "" && evicted != "0" {
 		say("warning", "redis.evicted", fmt.Sprintf("%s has evicted %s keys since its start; counts may be among them", n.Addr, evicted), "give it more memory, and set noeviction")
 	}
-	if !n.AppendOnly && !n.Saves && !n.Replica {
+	if n.Info["aof_enabled"] == "" {
+		// It does not say: a service with a durability of its own.
+	} else if !n.AppendOnly && !n.Saves && !n.Replica {
 		say("warning", "redis.persistence", fmt.Sprintf("%s writes nothing to disk: a restart forgets all counts", n.Addr), "set appendonly yes")
 	} else if !n.AppendOnly && !n.Replica {
 		say("warning", "redis.persistence", fmt.Sprintf("%s keeps no append-only file: a restart forgets what was counted since the last snapshot", n.Addr), "set appendonly yes")
@@ -136,9 +142,31 @@ func checkNode(n *Node, say func(level, code, text, remedy string)) {
 	if n.Replica && n.Info["cluster_enabled"] != "1" && n.Info["slave_read_only"] == "1" {
 		say("warning", "redis.replica", fmt.Sprintf("%s is a replica", n.Addr), "decisions go to the primary; connect to it, or through Sentinel")
 	}
-	if n.Replicas > 0 && n.Info["min_slaves_good_slaves"] == "" {
+	if replicas > n.Replicas && !n.Replica {
+		say("error", "redis.wait", fmt.Sprintf("%s has %d replica(s), and %d are waited for: each charge is made, and reported as unknown", n.Addr, n.Replicas, replicas),
+			"start the replicas, or lower WaitReplicas (redis.wait_replicas)")
+	}
+	if n.Replicas > 0 && replicas == 0 && n.Info["min_slaves_good_slaves"] == "" {
 		say("warning", "redis.failover", fmt.Sprintf("%s copies to its replicas later than it answers: a fail-over can forget the last charges", n.Addr),
-			"set WaitReplicas, and min-replicas-to-write on the server, if that matters")
+			"set WaitReplicas (redis.wait_replicas), or min-replicas-to-write on the server, if that matters")
+	}
+}
+
+// checkRoom looks whether the next writes will find room in memory and on disk.
+func checkRoom(n *Node, say func(level, code, text, remedy string)) {
+	used, err1 := strconv.ParseInt(n.Info["used_memory"], 10, 64)
+	most, err2 := strconv.ParseInt(n.Info["maxmemory"], 10, 64)
+	if err1 == nil && err2 == nil && most > 0 && used/9 > most/10 {
+		say("warning", "redis.memory", fmt.Sprintf("%s uses %d of %d MiB; when it is full, new keys are refused", n.Addr, used>>20, most>>20), "raise maxmemory")
+	}
+	if n.AppendOnly && n.NeverFsync {
+		say("warning", "redis.fsync", n.Addr+" leaves it to the system when charges reach the disk: a power cut can forget half a minute", "set appendfsync everysec")
+	}
+	for _, name := range []string{"aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"} {
+		if n.Info[name] == "err" {
+			say("error", "redis.disk", n.Addr+" could not write to its disk ("+name+")", "see its log; free the disk")
+			return
+		}
 	}
 }
 

@@ -20,13 +20,15 @@ type Config struct {
 	Cluster    bool          // keys of different tags may be on different nodes
 	SweepEvery time.Duration // default a second; below zero: never
 	Lazy       bool          // sweep only while holds of this process are open
+	Replicas   int           // for which the client waits after a charge
 }
 
 // Store decides transactions by scripts. It is safe for concurrent use.
 type Store struct {
-	client  Client
-	cluster bool
-	names   names
+	client   Client
+	cluster  bool
+	replicas int
+	names    names
 
 	limits limitTexts
 	ones   sync.Pool // of *oneCall
@@ -54,7 +56,7 @@ func New(client Client, cfg Config) *Store {
 		cfg.SweepEvery = time.Second
 	}
 	n := newNames(cfg.Prefix, cfg.Tags)
-	s := &Store{client: client, cluster: cfg.Cluster, lazy: cfg.Lazy, names: n, spaces: map[int][]string{}}
+	s := &Store{client: client, cluster: cfg.Cluster, replicas: cfg.Replicas, lazy: cfg.Lazy, names: n, spaces: map[int][]string{}}
 	sweeping, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if cfg.SweepEvery > 0 {

@@ -56,11 +56,13 @@ func Migrate(ctx context.Context, url string, cfg *server.Config, print io.Write
 	return pgstore.Migrate(ctx, pool, options(cfg))
 }
 
+// errURL stands for the driver's error, which may quote the URL, and with it a password.
+var errURL = errors.New("the URL cannot be read; it is postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&pool_max_conns=8")
+
 func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		// The driver's error may quote the URL, and with it a password.
-		return nil, errors.New("the URL cannot be read; it is postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&pool_max_conns=8")
+		return nil, errURL
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	_ "github.com/ncruces/go-sqlite3/driver" // sqlite3
 
@@ -29,11 +30,15 @@ func Open(ctx context.Context, url string, cfg *server.Config) (driver.Store, er
 	if err := writable(path); err != nil {
 		return nil, err
 	}
+	return openPath(ctx, path, cfg, 0)
+}
+
+func openPath(ctx context.Context, path string, cfg *server.Config, sweepEvery time.Duration) (driver.Store, error) {
 	db, err := sql.Open("sqlite3", path)
 	if err != nil {
 		return nil, err
 	}
-	opts := &sqlitestore.Options{}
+	opts := &sqlitestore.Options{SweepEvery: sweepEvery}
 	if cfg.SQLite.Synchronous == "normal" {
 		opts.Synchronous = sqlitestore.Normal
 	}
@@ -77,7 +82,17 @@ func pathOf(url string) (string, error) {
 
 // writable says in plain words what SQLite would say as "unable to open database file".
 func writable(path string) error {
-	folder := filepath.Dir(path)
+	if err := writableFolder(filepath.Dir(path)); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("the file %s cannot be written (%w); change its owner or mode, or name another path with --store", path, reason(err))
+	}
+	return f.Close()
+}
+
+func writableFolder(folder string) error {
 	info, err := os.Stat(folder)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -92,14 +107,7 @@ func writable(path string) error {
 		return fmt.Errorf("the folder %s is not writable (%w), and SQLite keeps its files there; change its owner or mode, or name another path with --store", folder, reason(err))
 	}
 	probe.Close()
-	if err := os.Remove(probe.Name()); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
-	if err != nil {
-		return fmt.Errorf("the file %s cannot be written (%w); change its owner or mode, or name another path with --store", path, reason(err))
-	}
-	return f.Close()
+	return os.Remove(probe.Name())
 }
 
 // reason is err without the path, which stands beside it.

@@ -33,5 +33,18 @@ func main() {
 			"postgres":   postgres.Migrate,
 			"postgresql": postgres.Migrate,
 		},
+		Examinations: map[string]server.ExamineFunc{
+			"sqlite":     sqlite.Examine,
+			"postgres":   postgres.Examine,
+			"postgresql": postgres.Examine,
+
+			"redis":           redis.Examine,
+			"rediss":          redis.Examine,
+			"redis-cluster":   redis.Examine,
+			"rediss-cluster":  redis.Examine,
+			"redis-sentinel":  redis.Examine,
+			"rediss-sentinel": redis.Examine,
+			"upstash":         server.ExamineUpstash,
+		},
 	})
 }
