@@ -115,7 +115,7 @@ const (
 	// shortWindow is one in which a slow answer decides more than the limit.
 	shortWindow = 50 * time.Millisecond
 	// atOnce is how far apart calls may be that reach a store together.
-	atOnce = 10 * time.Millisecond
+	atOnce   = 10 * time.Millisecond
 	longHold = time.Hour
 )
 

@@ -118,12 +118,13 @@ func ExamineUpstash(store string, cfg *Config, ask *doctor.Options) *doctor.Subj
 	return &doctor.Subject{
 		Secrets: []string{token},
 		Checks: []doctor.Check{{Name: "connection", Do: func(ctx context.Context, say func(doctor.Finding)) bool {
+			if store != "upstash:" {
+				say(doctor.Finding{Severity: doctor.Error, Code: "config.store", Where: "store", Text: errUpstash.Error(), Remedy: "correct the setting store"})
+				return false
+			}
 			return upstashConnection(ctx, address, token, ask.Now(), say)
 		}}},
-		Open: func(ctx context.Context) (driver.Store, error) {
-			if s, err := OpenUpstash(ctx, store, cfg); err != nil {
-				return s, err
-			}
+		Open: func(context.Context) (driver.Store, error) {
 			return upstashstore.New(&upstashstore.Options{URL: address, Token: token, Prefix: cfg.Redis.Prefix, SweepEvery: -1}), nil
 		},
 		Explain: func(err error) (f doctor.Finding, ok bool) {

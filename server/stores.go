@@ -29,10 +29,12 @@ func OpenMemory(_ context.Context, url string, cfg *Config) (driver.Store, error
 	return memstore.New(&memstore.Options{MaxKeys: cfg.Memory.MaxKeys, MaxBytes: cfg.Memory.MaxBytes}), nil
 }
 
+var errUpstash = errors.New("nothing comes after upstash: ; the URL and the token are read from UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN")
+
 // OpenUpstash opens upstash: a database of Upstash, whose URL and token are in the environment (see package upstashstore).
 func OpenUpstash(_ context.Context, url string, cfg *Config) (driver.Store, error) {
 	if url != "upstash:" {
-		return nil, errors.New("nothing comes after upstash: ; the URL and the token are read from UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN")
+		return nil, errUpstash
 	}
 	return upstashstore.New(&upstashstore.Options{Prefix: cfg.Redis.Prefix}), nil
 }

@@ -204,24 +204,12 @@ func TestPostgresTLS(t *testing.T) {
 		psql(t, srv.URL, fmt.Sprintf("ALTER SYSTEM SET ssl_cert_file = '%s'", file), fmt.Sprintf("ALTER SYSTEM SET ssl_key_file = '%s'", file),
 			"ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
 		// The server does it when it gets to it.
-		for deadline := time.Now().Add(30 * time.Second); ; {
-			conn, err := pgx.Connect(context.Background(), url)
-			if err == nil {
-				var serial string
-				err = conn.QueryRow(context.Background(), "SELECT client_serial::text || version FROM pg_stat_ssl WHERE pid = pg_backend_pid()").Scan(&serial)
-				_ = conn.Close(context.Background())
-			}
-			p := &patient{store: url, config: config}
-			r := p.examine(t)
-			if err != nil && time.Now().Before(deadline) || r.Worst() == doctor.Error && time.Now().Before(deadline) {
-				continue
-			}
-			if len(c.want) > 0 && r.Worst() == doctor.Fine && time.Now().Before(deadline) {
-				continue // it still has the one before
-			}
-			break
-		}
 		p := &patient{store: url, config: config}
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+			if r := p.examine(t); r.Worst() != doctor.Error && (len(c.want) == 0 || r.Worst() == doctor.Warning) {
+				break
+			}
+		}
 		p.finds(t, c.want...)
 	}
 }
