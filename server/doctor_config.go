@@ -114,8 +114,8 @@ func (l *configLook) policy(rule *ration.Rule) ration.OnError {
 const (
 	// shortWindow is one in which a slow answer decides more than the limit.
 	shortWindow = 50 * time.Millisecond
-	// atOnce is how far apart calls may be that reach a store together.
-	atOnce   = 10 * time.Millisecond
+	// nearby is how far apart calls may be that reach a store together.
+	nearby   = 10 * time.Millisecond
 	longHold = time.Hour
 )
 
@@ -125,9 +125,9 @@ func (l *configLook) limit(rule *ration.Rule) {
 	switch limit := rule.Limit.(type) {
 	case ration.TokenBucket:
 		size = limit.Burst
-		if lost := float64(limit.Refill.N) * float64(atOnce) / float64(limit.Refill.Per); size > 0 && lost > float64(size) {
+		if lost := float64(limit.Refill.N) * float64(nearby) / float64(limit.Refill.Per); size > 0 && lost > float64(size) {
 			l.say(doctor.Warning, "config.burst", at,
-				fmt.Sprintf("%s: it is full again after less than %v, and what would refill further is lost: calls that come together get less than the rate", limit, atOnce),
+				fmt.Sprintf("%s: it is full again after less than %v, and what would refill further is lost: calls that come together get less than the rate", limit, nearby),
 				fmt.Sprintf("set the burst to what may come at once, at least %.0f", lost))
 		}
 	case ration.SlidingWindow:
@@ -184,7 +184,7 @@ func (l *configLook) lease(rule *ration.Rule, at string, size int64) {
 			none = "the window ends before it pays"
 		}
 	case ration.TokenBucket:
-		if refilled := float64(limit.Refill.N) * float64(atOnce) / float64(limit.Refill.Per); 2*refilled > float64(limit.Burst) {
+		if refilled := float64(limit.Refill.N) * float64(nearby) / float64(limit.Refill.Per); 2*refilled > float64(limit.Burst) {
 			none = "the bucket refills too fast for one"
 		}
 	}
