@@ -21,7 +21,7 @@ func TestDocumentedCommands(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatal("this test runs the documented commands, so it needs curl: apt-get install curl")
 	}
-	files := append(must[[]string](t)(filepath.Glob("testdata/*.md")), "../docs/server.md")
+	files := append(must[[]string](t)(filepath.Glob("testdata/*.md")), "../docs/server.md", "../docs/doctor.md")
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			t.Parallel()
@@ -157,4 +157,5 @@ var masks = []struct {
 	{regexp.MustCompile(`"(go|os|arch)":"[^"]*"`), `"$1":"X"`},
 	{regexp.MustCompile(`ration v?[0-9a-z.+-]+ \(GO\)`), "ration V (GO)"},
 	{regexp.MustCompile(`"version":"[^"]*"`), `"version":"V"`},
+	{regexp.MustCompile(`\((\d+ checks?), [0-9.]+m?s\)`), "($1, T)"},
 }

@@ -1,10 +1,7 @@
 package server
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +17,7 @@ func configFindings(cfg *Config, ask *doctor.Options) []doctor.Finding {
 	l.times()
 	l.unused()
 	l.secret()
+	l.tokens()
 	for i := range cfg.Limits {
 		l.limit(&cfg.Limits[i])
 	}
@@ -76,31 +74,6 @@ func (l *configLook) unused() {
 	}
 	if l.scheme == "upstash" && l.cfg.Redis.WaitReplicas > 0 {
 		l.say(doctor.Warning, "config.unused", "redis.wait_replicas", "Upstash cannot be told to wait for replicas", "remove it; what Upstash keeps is up to it")
-	}
-}
-
-// fewBytes is the least number of different bytes in a secret that is not a word or a row of one letter.
-const fewBytes = 8
-
-func (l *configLook) secret() {
-	path := l.cfg.KeySecretFile
-	if path == "" {
-		return
-	}
-	secret, err := readSecret(path)
-	if err != nil {
-		l.say(doctor.Error, "secret.file", "key_secret_file", strings.TrimPrefix(err.Error(), "key_secret_file: "), "correct the name or the file; openssl rand -base64 32 makes a secret")
-		return
-	}
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		l.say(doctor.Warning, "secret.mode", path, fmt.Sprintf("others can use this secret: its mode is %v", info.Mode().Perm()), "chmod 600, or 400, for the user of the server")
-	} else if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	slices.Sort(secret)
-	if len(slices.Compact(secret)) < fewBytes {
-		l.say(doctor.Warning, "secret.weak", path, "this secret is easily guessed: it has few different characters",
-			"make another by openssl rand -base64 32; with it, all counts begin anew")
 	}
 }
 
