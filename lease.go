@@ -97,8 +97,9 @@ type leased struct {
 	count   int64 // uses, each half forgotten at a tick
 	used    int64 // of the limit, as the store answered last, at
 	at      driver.Micros
-	touched bool // since the last tick
-	idle    int  // ticks without a use
+	touched bool  // since the last tick
+	idle    int   // ticks without a use
+	returns int64 // how often something went back
 }
 
 // block is uses that the store is charged with.
@@ -323,37 +324,41 @@ func (l *Limiter) fetch(ctx context.Context, e *leased, n int64) (b block, err e
 	return b, err
 }
 
-// rest is what this process has of a key and has not served.
-func (ls *leases) rest(p *plan, key Key) (left int64) {
+// rest is what this process has of a key and has not served, and how often something of it went back so far.
+func (l *Limiter) rest(p *plan, key Key) (left, returns int64) {
+	ls := &l.leases
 	ls.mu.RLock()
 	e := ls.keys[leaseKey{p, key.group, key.id}]
 	ls.mu.RUnlock()
 	if e == nil {
-		return 0
+		return 0, 0
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if now := time.Now(); now.Before(e.now.until) || now.Before(e.next.until) {
 		left = e.ahead()
 	}
-	return left
+	return left, e.returns
 }
 
-// addRest adds what this process has ahead to what the store answered to a Peek.
-func (l *Limiter) addRest(key Key, limit Limit, cost int64, d *Decision) {
-	if rule, ok := limit.(Rule); !ok || rule.Lease == 0 || d.Degraded {
-		return
+// peekLeased is a Peek at a leased rule: what this process has ahead is added to what the store answers. A block that comes or
+// goes back while the store is asked may be in its answer or not, so the answer may be too strict by such a block; it is never too
+// generous.
+func (l *Limiter) peekLeased(ctx context.Context, p *plan, key Key, cost int64, d *Decision) error {
+	left, returns := l.rest(p, key)
+	if err := l.askStore(ctx, driver.Peek, p, key, cost, d); err != nil || d.Degraded {
+		return err
 	}
-	p, err := l.plan(limit)
-	if err != nil || p.lease == 0 {
-		return
+	after, returnsAfter := l.rest(p, key)
+	if left = min(left, after); returns != returnsAfter {
+		left = 0
 	}
-	left := l.leases.rest(p, key)
 	d.Used = max(0, d.Used-left)
 	d.Remaining = max(0, d.Limit-d.Used)
 	if !d.Allowed && cost <= left {
 		d.Allowed, d.RetryAfter = true, 0
 	}
+	return nil
 }
 
 // tend gives back what is not used, until no key is leased any more.
@@ -419,6 +424,7 @@ func (ls *leases) collect(all bool) (list []back) {
 		for _, b := range e.old {
 			list = append(list, back{k, b})
 			e.used -= b.left
+			e.returns++
 		}
 		e.old, e.count = e.old[:0], e.count/2
 		forget := e.idle >= leaseForgets && !e.fetching

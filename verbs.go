@@ -26,9 +26,6 @@ func (l *Limiter) Take(ctx context.Context, key Key, limit Limit, cost int64) (d
 func (l *Limiter) Peek(ctx context.Context, key Key, limit Limit, cost int64) (d Decision, err error) {
 	start := l.start()
 	err = l.decide(ctx, driver.Peek, key, limit, cost, &d)
-	if err == nil {
-		l.addRest(key, limit, cost, &d)
-	}
 	l.observe(ctx, "peek", limit, start, d, err)
 	return d, err
 }
@@ -65,6 +62,8 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 		if p.lease > 0 || l.refusals.life > 0 {
 			return l.takeNear(ctx, p, key, cost, d)
 		}
+	} else if p.lease > 0 {
+		return l.peekLeased(ctx, p, key, cost, d)
 	}
 	return l.askStore(ctx, verb, p, key, cost, d)
 }

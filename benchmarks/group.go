@@ -81,8 +81,9 @@ func (g group) measure(rounds int, turn time.Duration) (section, error) {
 
 // measured is one turn, or the median of some.
 type measured struct {
-	ns       float64 // wall time by decisions
-	p50, p99 float64 // of calls, ns; 0: not timed
+	ns           float64 // wall time by decisions
+	own, servers float64 // computing time by decisions, ns: of this program, and of servers that it started
+	p50, p99     float64 // of calls, ns; 0: not timed
 }
 
 // oneTurn runs work from all workers for a while.
@@ -91,6 +92,7 @@ func oneTurn(work func(int, uint64) error, workers int, turn time.Duration, cloc
 	var wg sync.WaitGroup
 	counts := make([]uint64, workers)
 	errs := make([]error, workers)
+	ownBefore, serversBefore := cpuTimes()
 	start := time.Now()
 	for id := range workers {
 		wg.Go(func() {
@@ -116,6 +118,7 @@ func oneTurn(work func(int, uint64) error, workers int, turn time.Duration, cloc
 	}
 	wg.Wait()
 	took := time.Since(start)
+	own, servers := cpuTimes()
 	var total uint64
 	for id := range workers {
 		if errs[id] != nil {
@@ -124,6 +127,7 @@ func oneTurn(work func(int, uint64) error, workers int, turn time.Duration, cloc
 		total += counts[id]
 	}
 	m.ns = float64(took.Nanoseconds()) / float64(total)
+	m.own, m.servers = float64(own-ownBefore)/float64(total), float64(servers-serversBefore)/float64(total)
 	m.p50, m.p99 = percentiles(clocks)
 	return m, nil
 }
@@ -132,7 +136,7 @@ func oneTurn(work func(int, uint64) error, workers int, turn time.Duration, cloc
 func (g group) section(turns [][]measured) section {
 	s := section{title: g.name, note: g.note, head: []string{"candidate", "ns per decision", "decisions a second"}}
 	if g.timed {
-		s.head = append(s.head, "p50", "p99")
+		s.head = append(s.head, "CPU of callers + servers", "p50", "p99")
 	}
 	base := g.base
 	if base == "" {
@@ -147,6 +151,7 @@ func (g group) section(turns [][]measured) section {
 			row[0] = "**" + c.name + "**"
 		}
 		if g.timed {
+			row = append(row, fmt.Sprintf("%.1f + %.1f µs", all.own/1e3, all.servers/1e3))
 			if c.role == bound {
 				row = append(row, "", "")
 			} else {
@@ -219,15 +224,24 @@ func medianTurn(turns []measured) measured {
 		return median(all)
 	}
 	return measured{
-		of(func(m measured) float64 { return m.ns }),
-		of(func(m measured) float64 { return m.p50 }),
-		of(func(m measured) float64 { return m.p99 }),
+		ns:      of(func(m measured) float64 { return m.ns }),
+		own:     of(func(m measured) float64 { return m.own }),
+		servers: of(func(m measured) float64 { return m.servers }),
+		p50:     of(func(m measured) float64 { return m.p50 }),
+		p99:     of(func(m measured) float64 { return m.p99 }),
 	}
 }
 
 func median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+func callersText(n int) string {
+	if n == 1 {
+		return "1 caller"
+	}
+	return fmt.Sprintf("%d callers", n)
 }
 
 // scatter makes i a number that looks random, and differs for different i.

@@ -1,7 +1,7 @@
 // Command benchmarks measures ration beside its peers: the same work, on the same machine, in one run, in rounds that take
 // turns. It prints Markdown tables, and with -write puts them into README.md, with a chart beside it.
 //
-//	go run . [-only memory,redis] [-rounds 5] [-time 400ms] [-keys 1000000] [-fair 10s] [-write]
+//	go run . [-only 'memory|redis'] [-rounds 5] [-time 400ms] [-keys 1000000] [-fair 10s] [-write]
 //
 // Figures are medians over rounds. A ratio is the median of the ratios of each round, so that a noisy moment hits both
 // sides; its spread is the lowest and the highest round. Look at ratios: absolute figures are this machine's.
@@ -12,14 +12,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
 // settings are those of a run.
 type settings struct {
-	only   string        // beginnings of names of groups, with commas; "": all
+	only   string        // a regular expression for names of groups; "": all
 	rounds int           // in each of which every candidate has a turn
 	turn   time.Duration // length of a turn
 	keys   int           // most keys of the growing stores
@@ -32,7 +32,7 @@ func main() {
 		return
 	}
 	var s settings
-	flag.StringVar(&s.only, "only", "", "groups, by how their names begin, with commas, such as memory; default all")
+	flag.StringVar(&s.only, "only", "", "the groups whose names match this regular expression, such as '^memory|^redis, 100 k'; default all")
 	flag.IntVar(&s.rounds, "rounds", 5, "rounds, in each of which every candidate has a turn")
 	flag.DurationVar(&s.turn, "time", 400*time.Millisecond, "length of a turn")
 	flag.IntVar(&s.keys, "keys", 1_000_000, "most keys of stores that grow; 10000000 takes 5 GB of disk and half an hour")
@@ -49,11 +49,15 @@ func run(s settings) error {
 	if s.rounds < 1 || s.turn <= 0 {
 		return errors.New("there has to be at least one round, and a turn has to last")
 	}
+	only, err := regexp.Compile(s.only)
+	if err != nil {
+		return err
+	}
 	var done []section
 	var failures []error
 	began := time.Now()
 	for _, g := range groups(s) {
-		if !wanted(s.only, g.name) {
+		if !only.MatchString(g.name) {
 			continue
 		}
 		one, err := g.measure(s.rounds, s.turn)
@@ -66,7 +70,7 @@ func run(s settings) error {
 		done = append(done, one)
 	}
 	if len(done)+len(failures) == 0 {
-		return fmt.Errorf("there is no group %q", s.only)
+		return fmt.Errorf("no group has a name like %q", s.only)
 	}
 	head := about(s, time.Since(began))
 	fmt.Print("\n", head, "\n\n")
@@ -80,10 +84,6 @@ func run(s settings) error {
 		}
 	}
 	return errors.Join(failures...)
-}
-
-func wanted(only, name string) bool {
-	return slices.ContainsFunc(strings.Split(only, ","), func(begin string) bool { return strings.HasPrefix(name, begin) })
 }
 
 // groups are all that is measured. Each package of rivals adds its own.

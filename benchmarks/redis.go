@@ -108,13 +108,6 @@ func redisGoals(hot bool, callers int) (rate, evalsha goal) {
 	return goal{}, goal{}
 }
 
-func callersText(n int) string {
-	if n == 1 {
-		return "1 caller"
-	}
-	return fmt.Sprintf("%d callers", n)
-}
-
 var (
 	redisBucket  = ration.TokenBucket{Burst: burst, Refill: ration.PerMinute(perMinute)}
 	redisFixed   = ration.FixedWindow{Limit: 1 << 40, Window: time.Hour}

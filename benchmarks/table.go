@@ -99,7 +99,7 @@ func about(s settings, took time.Duration) string {
 	b.WriteString(".\n")
 	fmt.Fprintf(&b, "%d rounds of %v, %v in all: `go run . -rounds %d -time %v -keys %d -fair %v", s.rounds, s.turn, took.Round(time.Second), s.rounds, s.turn, s.keys, s.fair)
 	if s.only != "" {
-		fmt.Fprintf(&b, " -only %s", s.only)
+		fmt.Fprintf(&b, " -only '%s'", s.only)
 	}
 	b.WriteString(" -write`\n\nPeers: ")
 	b.WriteString(strings.Join(peers(), ", ") + ".")
