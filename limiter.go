@@ -39,6 +39,7 @@ type Limiter struct {
 	leases   leases
 	refusals refusals
 
+	asides   atomic.Bool // Aside was used
 	closed   atomic.Bool
 	done     chan struct{}
 	inFlight sync.RWMutex // held for reading by calls to a store that is not Instant
@@ -160,11 +161,21 @@ func (l *Limiter) now() driver.Micros {
 }
 
 // apply has the one transaction of batch decided, and answers its own error as well. After a lostError nobody may look at
-// the transaction.
+// the transaction. What stands beside the call in ctx is taken with it; an error of that is none of the call's.
 func (l *Limiter) apply(ctx context.Context, batch []*driver.Txn) error {
 	t := batch[0]
 	verb := t.Verb
+	var beside *Aside
+	if verb == driver.Take {
+		if beside = l.aside(ctx); beside != nil {
+			batch = append(batch[:1:1], beside.txns(l)...)
+		}
+	}
 	err := l.send(ctx, batch)
+	if beside != nil && err == nil {
+		beside.answered(batch[1:])
+		batch = batch[:1]
+	}
 	if err == nil && errors.Is(t.Err, driver.ErrClock) {
 		// The store's clock is in another period than ours. Ask again, from its time.
 		for i := range t.Ops {
@@ -196,7 +207,9 @@ func (l *Limiter) send(ctx context.Context, batch []*driver.Txn) error {
 		if now < 1 || now > driver.MaxNow {
 			return notSent(invalidf(ErrInvalidTime, "Options.Clock answers %v; it must be after 1970 and before 2155", now.Time()))
 		}
-		batch[0].Now = now
+		for _, t := range batch {
+			t.Now = now
+		}
 	}
 	if l.info.Instant {
 		return l.store.Apply(ctx, batch)
@@ -210,7 +223,7 @@ func (l *Limiter) send(ctx context.Context, batch []*driver.Txn) error {
 		l.circuit.note(err, time.Since(sent))
 		return err
 	}
-	lost, err := l.joiner.Do(ctx, batch[0])
+	lost, err := l.joiner.Do(ctx, batch[0], batch[1:]...)
 	switch {
 	case errors.Is(err, join.ErrQueueFull):
 		return fmt.Errorf("%w: %w", ErrOverloaded, err)

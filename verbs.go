@@ -53,13 +53,13 @@ func (l *Limiter) decide(ctx context.Context, verb driver.Verb, key Key, limit L
 		return err
 	}
 	if verb == driver.Take {
-		if p.quick != nil && l.quickly(ctx, p, key, cost, d) {
+		if p.quick != nil && l.aside(ctx) == nil && l.quickly(ctx, p, key, cost, d) {
 			return nil
 		}
 		if err := p.takeable(); err != nil {
 			return err
 		}
-		if p.lease > 0 || l.refusals.life > 0 {
+		if (p.lease > 0 || l.refusals.life > 0) && l.aside(ctx) == nil {
 			return l.takeNear(ctx, p, key, cost, d)
 		}
 	} else if p.lease > 0 {

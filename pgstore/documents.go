@@ -92,6 +92,9 @@ func documentError(err error) error {
 		switch pgErr.Code {
 		case "42883", "42P01", "3F000": // no such function, table, schema
 			return fmt.Errorf("%w (%w)", ErrNoDocuments, err)
+		case "42501": // a migration adds the table, and no rights
+			return fmt.Errorf("pgstore: the role may not use the table of documents; grant it SELECT, INSERT, UPDATE and DELETE on ration_documents: %w (%w)",
+				driver.ErrNoDocuments, err)
 		}
 	}
 	return fmt.Errorf("pgstore: %w", err)

@@ -80,6 +80,8 @@ type Config struct {
 	Limits []ration.Rule
 	// Checks are those of the limits that proxies can ask about their requests; by default none.
 	Checks []CheckConfig
+	// Trials are what is tried out about the limits; by default nothing.
+	Trials []TrialConfig
 }
 
 // GRPCConfig says where gRPC is served.
@@ -183,6 +185,7 @@ func (c *Config) Validate() error {
 		}
 		seen[rule.Name] = true
 	}
+	faults = append(faults, c.validateTrials()...)
 	return errors.Join(append(faults, c.validateChecks()...)...)
 }
 

@@ -30,12 +30,16 @@ sqlite:
 memory: {max_keys: 10, max_bytes: 1000000}
 postgres: {schema: limits, migrate: off}
 redis: {prefix: "limits:", wait_replicas: 1}
+watch: true
+overrides: {poll: 3s}
 limits:
   chat: bucket 10/1m burst 20
   tokens:
     limit: budget 5000000/month Europe/Berlin
     on_error: deny
     lease: 50
+    shadow: true
+    candidate: fixed 3/1m
 `)
 	got := must[*server.Config](t)(server.Load(file, nil))
 	want := server.Defaults() // of what the file does not say
@@ -47,6 +51,8 @@ limits:
 	want.Memory = server.MemoryConfig{MaxKeys: 10, MaxBytes: 1000000}
 	want.Postgres = server.PostgresConfig{Schema: "limits", Migrate: "off"}
 	want.Redis = server.RedisConfig{Prefix: "limits:", WaitReplicas: 1}
+	want.Watch, want.Overrides = true, server.OverridesConfig{Poll: 3 * time.Second}
+	want.Trials = []server.TrialConfig{{Limit: "tokens", Shadow: true, Candidate: ration.FixedWindow{Limit: 3, Window: time.Minute}}}
 	want.Limits = []ration.Rule{
 		{Name: "chat", Limit: ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)}},
 		{Name: "tokens", Limit: ration.Budget{Limit: 5000000, Period: ration.Month, Zone: "Europe/Berlin"}, OnError: ration.DenyOnError, Lease: 50},
@@ -134,6 +140,14 @@ func TestLoadFaults(t *testing.T) {
 		{"limits:\n  chat:\n    limit: fixed 3/1m\n    onerror: deny\n", "c:4: limits.chat.onerror: unknown key; did you mean on_error?"},
 		{"limits:\n  chat:\n    limit: fixed 3/1m\n    on_error: maybe\n", `c:4: limits.chat.on_error: "maybe" is not deny, allow or local`},
 		{"limits:\n  chat:\n    limit: fixed 3/1m\n    lease: many\n", "c:4: limits.chat.lease: "},
+		{"limits:\n  chat:\n    limit: fixed 3/1m\n    shadow: maybe\n", `c:4: limits.chat.shadow: "maybe" is not true or false`},
+		{"limits:\n  chat:\n    limit: fixed 3/1m\n    candidate: fixed 3\n", "c:4: limits.chat.candidate: the candidate is the text of a limit: "},
+		{"limits:\n  chat:\n    limit: concurrent 3 lease 30s\n    shadow: true\n", "c:2: limits.chat: a limit of the kind concurrent holds slots"},
+		{"limits:\n  chat:\n    limit: fixed 3/1m\n    candidate: concurrent 3 lease 30s\n", "c:2: limits.chat: a candidate cannot be of the kind concurrent"},
+		{"limits:\n  chat:\n    limit: fixed 3/1m\n    candidate: fixed 2/1m\n  chat.candidate: fixed 3/1m\n", "c:2: limits.chat: its candidate would count under the name chat.candidate"},
+		{"overrides: {poll: 1}\n", "c:1: overrides.poll: \"1\" is not a duration"},
+		{"overrides: {poll: 1ms}\n", "c:1: overrides.poll: 1ms is less than 100ms; 0s is for no overrides"},
+		{"watch: perhaps\n", "c:1: watch: \"perhaps\" is not true or false"},
 		{"limits:\n  day: budget 3/day Local\n", "c:2: limits.day: invalid limit:"},
 		{"listen: ':1'\n---\nlisten: ':2'\n", "c:2: a second document; a configuration is one"},
 		{"store: memory:\n", "c:1: not YAML: mapping values are not allowed in this context"},

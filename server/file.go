@@ -86,11 +86,12 @@ func keysUnder(prefix string) (keys []string) {
 	return keys
 }
 
-// limits reads name: limit, or name: {limit: …, on_error: …, lease: …}.
+// limits reads name: limit, or name: {limit: …, on_error: …, lease: …, shadow: …, candidate: …}.
 func (f *file) limits(node *yaml.Node) {
 	f.nodes.Entries(node, "limits.", func(key, value *yaml.Node) {
 		name := "limits." + key.Value
 		rule := ration.Rule{Name: key.Value}
+		trial := TrialConfig{Limit: key.Value}
 		if rule.Name == "" {
 			f.fault(key, name, errors.New("a limit needs a name"))
 			return
@@ -99,7 +100,7 @@ func (f *file) limits(node *yaml.Node) {
 		if value.Kind != yaml.MappingNode {
 			f.limit(&rule, value, name)
 		} else {
-			f.rule(&rule, value, name)
+			f.rule(&rule, &trial, value, name)
 		}
 		if rule.Limit == nil {
 			return
@@ -109,10 +110,11 @@ func (f *file) limits(node *yaml.Node) {
 			return
 		}
 		f.config.Limits = append(f.config.Limits, rule)
+		f.addTrial(&trial, key, name)
 	})
 }
 
-func (f *file) rule(rule *ration.Rule, node *yaml.Node, name string) {
+func (f *file) rule(rule *ration.Rule, trial *TrialConfig, node *yaml.Node, name string) {
 	found := false
 	f.nodes.Entries(node, name+".", func(key, value *yaml.Node) {
 		at := name + "." + key.Value
@@ -139,8 +141,10 @@ func (f *file) rule(rule *ration.Rule, node *yaml.Node, name string) {
 			if rule.Lease, err = parseCount(text, ration.MaxCount); err != nil {
 				f.fault(value, at, err)
 			}
+		case "shadow", "candidate":
+			f.trialEntry(trial, at, key, value)
 		default:
-			f.fault(key, at, fmt.Errorf("unknown key; %w", nearest(key.Value, []string{"limit", "on_error", "lease"})))
+			f.fault(key, at, fmt.Errorf("unknown key; %w", nearest(key.Value, []string{"limit", "on_error", "lease", "shadow", "candidate"})))
 		}
 	})
 	if !found {

@@ -22,11 +22,16 @@ type decision struct {
 	Remaining    int64  `json:"remaining"`
 	RetryAfterMS int64  `json:"retry_after_ms"`
 	AtUS         int64  `json:"at_us"`
+	Shadow       bool   `json:"shadow"`
 }
 
 func printDecision(cmd *cobra.Command, body []byte) error {
 	d, err := decode[decision](body)
 	if err != nil {
+		return err
+	}
+	if d.Shadow {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "allowed, since %s is a shadow: %d of %d left\n", d.Name, d.Remaining, d.Limit)
 		return err
 	}
 	verb := ""
@@ -116,6 +121,9 @@ func printLimits(cmd *cobra.Command, body []byte) error {
 			Name    string `json:"name"`
 			Limit   string `json:"limit"`
 			OnError string `json:"on_error"`
+
+			Shadow    bool   `json:"shadow"`
+			Candidate string `json:"candidate"`
 		} `json:"limits"`
 	}](body)
 	if err != nil {
@@ -130,7 +138,14 @@ func printLimits(cmd *cobra.Command, body []byte) error {
 		if one.OnError != "" {
 			one.OnError = "on error: " + one.OnError
 		}
-		t.row(one.Name, one.Limit, one.OnError)
+		trial := ""
+		if one.Shadow {
+			trial = "shadow: refuses nobody"
+		}
+		if one.Candidate != "" {
+			trial = strings.TrimPrefix(trial+", candidate: "+one.Candidate, ", ")
+		}
+		t.row(one.Name, one.Limit, one.OnError, trial)
 	}
 	return t.flush()
 }

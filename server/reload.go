@@ -121,7 +121,7 @@ func (s *Server) update(ctx context.Context, next *Config) (changes []string, er
 	if err := s.staysSame(now, next); err != nil {
 		return nil, err
 	}
-	limits, err := verbs.NewLimits(next.Limits)
+	limits, err := verbs.NewLimits(next.Limits, next.trials()...)
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +220,7 @@ func changesOf(now, next *Config) (changes []string) {
 		}
 	}
 	changes = append(changes, differences("limits.", now.Limits, next.Limits, func(r *ration.Rule) string { return r.Name }, ruleText)...)
+	changes = append(changes, differences("trial of limits.", now.Trials, next.Trials, func(t *TrialConfig) string { return t.Limit }, (*TrialConfig).String)...)
 	return append(changes, differences("check.", now.Checks, next.Checks, func(c *CheckConfig) string { return c.Limit }, (*CheckConfig).String)...)
 }
 

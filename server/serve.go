@@ -282,6 +282,7 @@ func (p *program) printConfig(w io.Writer, cfg *Config) error {
 		Name    string `json:"name"`
 		Limit   string `json:"limit"`
 		OnError string `json:"on_error"`
+		Trial   string `json:"trial,omitempty"`
 	}
 	var answer struct {
 		Valid    bool              `json:"valid"`
@@ -295,7 +296,12 @@ func (p *program) printConfig(w io.Writer, cfg *Config) error {
 		if policy == 0 {
 			policy = cfg.OnError
 		}
-		answer.Limits = append(answer.Limits, limit{rule.Name, rule.String(), policy.String()})
+		answer.Limits = append(answer.Limits, limit{rule.Name, rule.String(), policy.String(), ""})
+		for _, t := range cfg.Trials {
+			if t.Limit == rule.Name {
+				answer.Limits[len(answer.Limits)-1].Trial = t.String()
+			}
+		}
 	}
 	for _, check := range cfg.Checks {
 		if answer.Checks == nil {
@@ -320,7 +326,7 @@ func (p *program) printConfig(w io.Writer, cfg *Config) error {
 		t.row(s.name, text)
 	}
 	for _, l := range answer.Limits {
-		t.row("limits."+l.Name, l.Limit, "on error: "+l.OnError)
+		t.row("limits."+l.Name, l.Limit, "on error: "+l.OnError, l.Trial)
 	}
 	for _, check := range cfg.Checks {
 		t.row("check."+check.Limit, check.String())

@@ -94,9 +94,14 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		Observer:         s.instruments.limits.Observer(),
 	})
 	s.reloader = reloader{cfg: s.cfg, read: opts.Load, level: opts.level, secret: secretDigest(secret)}
-	if s.decide, err = verbs.New(s.limiter, store, cfg.Limits, cfg.Timeout); err != nil {
+	limits, err := verbs.NewLimits(cfg.Limits, cfg.trials()...)
+	if err == nil {
+		s.decide, err = verbs.New(s.limiter, store, nil, cfg.Timeout)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.decide.SetLimits(limits)
 	checks, err := cfg.httpChecks()
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -295,7 +297,75 @@ func (p *program) limits() *cobra.Command {
 		},
 	}
 	to.register(cmd)
+	cmd.AddCommand(p.candidate())
 	return p.jsonFlag(cmd)
+}
+
+// candidate says what a limit on trial would have done.
+func (p *program) candidate() *cobra.Command {
+	to := &target{source: source{program: p}}
+	cmd := &cobra.Command{
+		Use:   "candidate NAME",
+		Short: "Say what a limit on trial would have done",
+		Long: `Say what a limit on trial, a shadow or one with a candidate, would have done: how often, and to whom most often. Each server
+counts by itself, from its start or that of the trial. Keys are shown as fingerprints.`,
+		Example: "  ration limits candidate chat",
+		Args:    args("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			got, err := to.call(cmd.Context(), http.MethodGet, "/v1/limits/"+url.PathEscape(args[0])+"/candidate", nil)
+			if err != nil {
+				return err
+			}
+			return p.show(cmd, got, printTrial)
+		},
+	}
+	to.register(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return p.jsonFlag(cmd)
+}
+
+func printTrial(cmd *cobra.Command, body []byte) error {
+	t, err := decode[struct {
+		Limit            string `json:"limit"`
+		Shadow           bool   `json:"shadow"`
+		Candidate        string `json:"candidate"`
+		SinceUS          int64  `json:"since_us"`
+		Decided          int64  `json:"decided"`
+		LiveRefused      int64  `json:"live_refused"`
+		CandidateRefused int64  `json:"candidate_refused"`
+		BothRefused      int64  `json:"both_refused"`
+		Undecided        int64  `json:"undecided"`
+		Top              []struct {
+			Fingerprint string `json:"fingerprint"`
+			Refused     int64  `json:"refused"`
+			AtLeast     int64  `json:"at_least"`
+		} `json:"top"`
+	}](body)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	refused := "refused"
+	if t.Shadow {
+		refused = "would have refused"
+	}
+	fmt.Fprintf(w, "of %s since %s, %s %s %d", plural(int(t.Decided), "decision"), second(t.SinceUS), t.Limit, refused, t.LiveRefused)
+	if t.Candidate != "" {
+		fmt.Fprintf(w, ", its candidate (%s) would have refused %d, and both %d", t.Candidate, t.CandidateRefused, t.BothRefused)
+	}
+	if t.Undecided > 0 {
+		fmt.Fprintf(w, "; %d more could not be decided", t.Undecided)
+	}
+	fmt.Fprintln(w)
+	table := newTable(w)
+	for _, e := range t.Top {
+		times := strconv.FormatInt(e.Refused, 10)
+		if e.AtLeast < e.Refused {
+			times = fmt.Sprintf("%d to %d", e.AtLeast, e.Refused)
+		}
+		table.row("would be hit:", e.Fingerprint, times)
+	}
+	return table.flush()
 }
 
 func trimmed(body []byte) []byte { return []byte(strings.TrimRight(string(body), "\r\n")) }

@@ -57,6 +57,7 @@ type lane struct {
 // waiter is a call in the queue. Once it is sent, it belongs to its batch until done.
 type waiter struct {
 	t        *driver.Txn
+	aside    []*driver.Txn   // sent with it
 	ctx      context.Context // the caller's, for Options.Applied
 	lane     *lane           // nil: it may be sent at any time
 	deadline time.Time       // its context's, or the Timeout's
@@ -82,8 +83,9 @@ func New(o Options) *Joiner {
 }
 
 // Do has t decided and returns the error of its batch; t.Err is t's own. It returns by the end of ctx. abandoned says that
-// t is still in the hands of the store: nobody may read it or use it again.
-func (j *Joiner) Do(ctx context.Context, t *driver.Txn) (abandoned bool, err error) {
+// t is still in the hands of the store: nobody may read it or use it again. aside is sent in the same batch, as it is: it waits
+// for nothing else, and nothing of it is joined with calls of others.
+func (j *Joiner) Do(ctx context.Context, t *driver.Txn, aside ...*driver.Txn) (abandoned bool, err error) {
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()
@@ -98,7 +100,7 @@ func (j *Joiner) Do(ctx context.Context, t *driver.Txn) (abandoned bool, err err
 		j.busy++
 		j.work.Add(1)
 		j.mu.Unlock()
-		return false, j.alone(ctx, t, l)
+		return false, j.alone(ctx, t, aside, l)
 	}
 	if j.waiting() >= j.o.MaxQueue {
 		j.exit(l, false)
@@ -106,7 +108,7 @@ func (j *Joiner) Do(ctx context.Context, t *driver.Txn) (abandoned bool, err err
 		return false, ErrQueueFull
 	}
 	w := j.room.Get().(*waiter)
-	w.t, w.lane, w.sent, w.left, w.err = t, l, false, false, nil
+	w.t, w.aside, w.lane, w.sent, w.left, w.err = t, aside, l, false, false, nil
 	deadline, patient := ctx.Deadline()
 	var late <-chan time.Time
 	if w.deadline = deadline; !patient {
@@ -161,7 +163,7 @@ func (j *Joiner) exit(l *lane, wasBusy bool) {
 // finish is the answer of w, which is done.
 func (j *Joiner) finish(w *waiter) error {
 	err := w.err
-	w.t, w.lane, w.ctx = nil, nil, nil
+	w.t, w.aside, w.lane, w.ctx = nil, nil, nil, nil
 	w.timer.Stop()
 	j.room.Put(w)
 	return err
@@ -173,7 +175,7 @@ func (j *Joiner) leave(w *waiter, why error) (abandoned bool, err error) {
 	if !w.sent {
 		// It stays in its place, empty: the queue may be long.
 		j.exit(w.lane, false)
-		w.left, w.t, w.lane = true, nil, nil
+		w.left, w.t, w.aside, w.lane = true, nil, nil, nil
 		j.gone++
 		j.mu.Unlock()
 		return false, fmt.Errorf("%w: %w", driver.ErrNotApplied, why)
@@ -198,14 +200,14 @@ func (j *Joiner) Waiting() int {
 func (j *Joiner) waiting() int { return len(j.queue) - j.head - j.gone }
 
 // alone runs the caller's own call.
-func (j *Joiner) alone(ctx context.Context, t *driver.Txn, l *lane) error {
+func (j *Joiner) alone(ctx context.Context, t *driver.Txn, aside []*driver.Txn, l *lane) error {
 	defer j.next(l) // also if the store panics: that is the caller's to see
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, j.o.Timeout)
 		defer cancel()
 	}
-	return j.call(ctx, []*driver.Txn{t}, nil)
+	return j.call(ctx, append([]*driver.Txn{t}, aside...), nil)
 }
 
 // call makes one call to the store.
@@ -272,7 +274,8 @@ func (j *Joiner) take() (b batch) {
 		return b
 	}
 	from := j.head
-	at, stay := from, from
+	at, stay, size := from, from, 0
+fill:
 	for ; at < len(j.queue) && len(b.calls) < most; at++ {
 		w := j.queue[at]
 		switch {
@@ -281,12 +284,15 @@ func (j *Joiner) take() (b batch) {
 		case w.lane != nil && w.lane.busy:
 			j.queue[stay] = w
 			stay++
+		case b.calls != nil && size+1+len(w.aside) > j.o.MaxBatch:
+			break fill // it goes with the next batch
 		default:
 			if b.calls == nil {
 				b.calls = make([]*waiter, 0, most)
 			}
 			w.sent = true
 			b.calls = append(b.calls, w)
+			size += 1 + len(w.aside)
 		}
 	}
 	// Those that stay come before the rest.
@@ -344,6 +350,9 @@ func (j *Joiner) run(batch []*waiter) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	g := groupsOf(batch)
+	for _, w := range batch {
+		g.txns = append(g.txns, w.aside...)
+	}
 	var callers []context.Context
 	if j.o.Applied != nil {
 		callers = make([]context.Context, len(batch))

@@ -44,7 +44,7 @@ func (s *service) TakeBatch(ctx context.Context, r *rationv1.TakeBatchRequest) (
 			}}
 			return
 		}
-		fill(&b.answer, &d)
+		fill(&b.answer, &d.Decision)
 		b.decision.Decision = &b.answer
 		b.result.Result = &b.decision
 	}

@@ -17,11 +17,12 @@ func (s *service) Reserve(ctx context.Context, r *rationv1.ReserveRequest) (*rat
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
-	held, err := s.verbs.Reserve(ctx, r.Id, r.TtlMs, r.RefundOnExpiry, charges)
+	held, o, err := s.verbs.Reserve(ctx, r.Id, r.TtlMs, r.RefundOnExpiry, charges)
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
-	a := &rationv1.ReserveResponse{Outcome: outcomeOf(&held.Outcome)}
+	tell(ctx, shadowsOf(&o)...)
+	a := &rationv1.ReserveResponse{Outcome: outcomeOf(&o.Outcome)}
 	if verbs.Held(held) {
 		a.Id, a.ExpiresAtUs = held.ID(), held.ExpiresAt().UnixMicro()
 	}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
@@ -80,12 +84,38 @@ func (s *service) keyAndLimit(ctx context.Context, may access.Verb, limits *verb
 
 const codeMissing = wire.Code(strictjson.MissingField)
 
-func (s *service) take(ctx context.Context, r *rationv1.TakeRequest) (d ration.Decision, err error) {
+func (s *service) take(ctx context.Context, r *rationv1.TakeRequest) (d verbs.Decision, err error) {
 	key, limit, err := s.keyAndLimit(ctx, access.Take, s.verbs.Limits(), r, r.Name)
 	if err != nil {
 		return d, err
 	}
 	return s.verbs.Take(ctx, r.Id, key, limit, verbs.Or(r.Cost, 1))
+}
+
+// shadowHeader tells which limits would have refused, if they were no shadows.
+const shadowHeader = "ration-shadow"
+
+// tell adds the names of shadows to the answer's headers.
+func tell(ctx context.Context, names ...string) {
+	if len(names) > 0 {
+		_ = grpc.SetHeader(ctx, metadata.Pairs(shadowHeader, strings.Join(names, ","))) // outside of a server there is nobody to tell
+	}
+}
+
+func shadowOf(d *verbs.Decision) []string {
+	if d.Shadow {
+		return []string{d.Name}
+	}
+	return nil
+}
+
+func shadowsOf(o *verbs.Outcome) (names []string) {
+	for i, shadow := range o.Shadows {
+		if shadow {
+			names = append(names, o.Each[i].Name)
+		}
+	}
+	return names
 }
 
 // Take is of the proto.
@@ -98,7 +128,8 @@ func (s *service) Take(ctx context.Context, r *rationv1.TakeRequest) (*rationv1.
 		response rationv1.TakeResponse
 		decision rationv1.Decision
 	}
-	fill(&a.decision, &d)
+	tell(ctx, shadowOf(&d)...)
+	fill(&a.decision, &d.Decision)
 	a.response.Decision = &a.decision
 	return &a.response, nil
 }
@@ -113,7 +144,8 @@ func (s *service) Peek(ctx context.Context, r *rationv1.PeekRequest) (*rationv1.
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
-	return &rationv1.PeekResponse{Decision: decisionOf(&d)}, nil
+	tell(ctx, shadowOf(&d)...)
+	return &rationv1.PeekResponse{Decision: decisionOf(&d.Decision)}, nil
 }
 
 // TakeAll is of the proto.
@@ -126,21 +158,22 @@ func (s *service) TakeAll(ctx context.Context, r *rationv1.TakeAllRequest) (*rat
 	if err != nil {
 		return nil, s.status(ctx, err)
 	}
-	return &rationv1.TakeAllResponse{Outcome: outcomeOf(&o)}, nil
+	tell(ctx, shadowsOf(&o)...)
+	return &rationv1.TakeAllResponse{Outcome: outcomeOf(&o.Outcome)}, nil
 }
 
 // charges are those of the request r.
-func (s *service) charges(ctx context.Context, r message, list []*rationv1.Charge) ([]ration.Charge, error) {
+func (s *service) charges(ctx context.Context, r message, list []*rationv1.Charge) ([]verbs.Charge, error) {
 	if err := known(r); err != nil {
 		return nil, err
 	}
-	charges, limits := make([]ration.Charge, len(list)), s.verbs.Limits()
+	charges, limits := make([]verbs.Charge, len(list)), s.verbs.Limits()
 	for i, c := range list {
 		key, limit, err := s.keyAndLimit(ctx, access.Take, limits, c, c.Name)
 		if err != nil {
 			return nil, verbs.Within(fmt.Sprintf("/charges/%d", i), err)
 		}
-		charges[i] = key.Charge(limit, verbs.Or(c.Cost, 1))
+		charges[i] = verbs.Charge{Key: key, Limit: limit, Cost: verbs.Or(c.Cost, 1)}
 	}
 	return charges, nil
 }

@@ -18,6 +18,7 @@ type decisionAnswer struct {
 	RetryAfterMS int64  `json:"retry_after_ms"`
 	ResetAfterMS int64  `json:"reset_after_ms"`
 	AtUS         int64  `json:"at_us"`
+	Shadow       bool   `json:"shadow,omitempty"` // allowed only because the limit refuses nobody
 }
 
 type outcomeAnswer struct {
@@ -82,6 +83,9 @@ type limitAnswer struct {
 	Name    string `json:"name"`
 	Limit   string `json:"limit"`
 	OnError string `json:"on_error,omitempty"` // absent: as the server's default
+
+	Shadow    bool   `json:"shadow,omitempty"`
+	Candidate string `json:"candidate,omitempty"`
 }
 
 type healthAnswer struct {
@@ -96,10 +100,12 @@ func answerOf(d *ration.Decision) decisionAnswer {
 	}
 }
 
-func outcomeOf(o *ration.Outcome) outcomeAnswer {
+func outcomeOf(o *verbs.Outcome) outcomeAnswer {
 	a := outcomeAnswer{decisionAnswer: answerOf(&o.Decision), Index: o.Index, Each: make([]decisionAnswer, len(o.Each))}
+	a.Shadow = o.Allowed && o.Shadow()
 	for i := range o.Each {
 		a.Each[i] = answerOf(&o.Each[i])
+		a.Each[i].Shadow = i < len(o.Shadows) && o.Shadows[i]
 	}
 	return a
 }

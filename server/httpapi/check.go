@@ -41,6 +41,7 @@ type check struct {
 	Check
 	decide     http.Handler
 	decideEach http.Handler // where keys have limits of their own
+	shadow     bool         // it refuses nobody
 }
 
 // Problem types of the IANA registry, as the RateLimit drafts define them.
@@ -60,7 +61,7 @@ type checkProblem struct {
 func (h *handler) readyChecks(limits *verbs.Limits, list []Check) (map[string]*check, error) {
 	checks := map[string]*check{}
 	for _, given := range list {
-		c := &check{Check: given}
+		c := &check{Check: given, shadow: limits.Trials()[given.Limit].Shadow}
 		fail := func(err error) (map[string]*check, error) {
 			return nil, fmt.Errorf("httpapi: the check of %q: %w", c.Limit, err)
 		}
@@ -125,9 +126,9 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request, name string) {
 	case c.cost(r) < 0:
 		h.fail(w, r, problem(wire.CodeInvalidCost, fmt.Sprintf("the header with the cost is not a whole number from 0 to %d, in digits", ration.MaxCount)))
 	case h.Limits().Excepts(name):
-		c.decideEach.ServeHTTP(w, r)
+		h.tryOut(w, r, c, c.decideEach)
 	default:
-		c.decide.ServeHTTP(w, r)
+		h.tryOut(w, r, c, c.decide)
 	}
 }
 
@@ -162,7 +163,13 @@ func (c *check) cost(r *http.Request) int64 {
 }
 
 // refuse answers a request that may not pass. RateLimit fields and Retry-After are set already.
-func (c *check) refuse(w http.ResponseWriter, _ *http.Request, o ration.Outcome) {
+func (c *check) refuse(w http.ResponseWriter, r *http.Request, o ration.Outcome) {
+	if c.shadow {
+		w.Header().Del("Retry-After")
+		w.Header().Set(shadowHeader, c.Limit)
+		pass(w, r)
+		return
+	}
 	p := checkProblem{Type: typeQuota, Violated: []string{c.Limit}}
 	p.Title, p.Status, p.Code, p.Charged = "Quota exceeded", c.Refused, codeQuotaExceeded, wire.ChargedNo
 	wait := "Try again in " + w.Header().Get("Retry-After") + " s."

@@ -28,6 +28,7 @@
 //	POST /v1/overrides/get     the one of a limit for a key          the override
 //	POST /v1/overrides/remove  end it                                {"removed": true, "within_ms": 2000}
 //	GET  /v1/overrides  all of them, by id                           {"overrides": […], "more": false}
+//	GET  /v1/limits/{limit}/candidate  what a limit on trial would have done
 //	POST /v1/admin/reload   read the configuration anew              {"done": true}
 //	GET  /v1/limits     the named limits                             {"limits": [{"name": "chat", "limit": "bucket 10/1m burst 20"}]}
 //	GET  /healthz       whether the store answers                    {"status": "ok", "version": "…"}
@@ -143,7 +144,7 @@
 //	     invalid_key invalid_limit unknown_limit invalid_cost invalid_time invalid_id invalid_amounts cross_group
 //	     unexpected_query incomplete_body invalid_override
 //	403  no_key (of a check)
-//	404  not_found, no_override, no_reservation (none of this id is known: it never was, or ended a day ago)
+//	404  not_found, no_override, no_trial, no_reservation (none of this id is known: it never was, or ended a day ago)
 //	405  method_not_allowed, with the header Allow
 //	409  overflow (a count would pass 2^53 − 1), ended (the reservation ended in another way), id_reused, invalid_config (of a
 //	     reload; the server's log says what is wrong)

@@ -173,6 +173,8 @@ func (h *handler) table() map[string]route {
 
 		"/v1/admin/reload": post(access.Admin, h.reload),
 
+		ofLimit + "{limit}/candidate": getFrom(access.Read, h.trial),
+
 		"/v1/limits":    get(access.Read, h.limits),
 		"/healthz":      get(0, h.health),
 		"/openapi.json": {method: http.MethodGet, run: h.openAPI},
@@ -206,6 +208,15 @@ func get[A any](may access.Verb, run func(context.Context) (A, error)) route {
 	return rt
 }
 
+// getFrom is a route without a body, with the name of a limit in its path.
+func getFrom[A any](may access.Verb, run func(ctx context.Context, name string) (A, error)) route {
+	return route{
+		method: http.MethodGet, may: may,
+		run:    func(ctx context.Context, asked *asked) (any, error) { return run(ctx, asked.id) },
+		answer: reflect.TypeFor[A](),
+	}
+}
+
 // list is a route without a body that reads the query.
 func list[A any](may access.Verb, run func(context.Context, url.Values) (A, error)) route {
 	return route{
@@ -229,6 +240,10 @@ func (h *handler) find(u *url.URL) (rt route, pattern, id string, ok bool) {
 	}
 	if name, has := strings.CutPrefix(u.Path, ofCheck); has {
 		pattern, id = ofCheck+"{limit}", name
+	}
+	if rest, has := strings.CutPrefix(u.Path, ofLimit); has {
+		name, what, _ := strings.Cut(rest, "/")
+		pattern, id = ofLimit+"{limit}/"+what, name
 	}
 	rt, ok = h.routes[pattern]
 	return rt, pattern, id, ok

@@ -35,6 +35,7 @@ var statusOf = map[wire.Code]int{
 	verbs.CodeTooMany:        http.StatusTooManyRequests,
 	codeInvalidConfig:        http.StatusConflict,
 	verbs.CodeNoOverride:     http.StatusNotFound,
+	verbs.CodeNoTrial:        http.StatusNotFound,
 	codeNotFound:             http.StatusNotFound,
 	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	codeBodyTooLarge:         http.StatusRequestEntityTooLarge,

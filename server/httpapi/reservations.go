@@ -20,11 +20,11 @@ func (h *handler) reserve(ctx context.Context, r *reserveRequest) (a reserveAnsw
 	if err != nil {
 		return a, err
 	}
-	held, err := h.Reserve(ctx, r.ID, r.TTLMS, r.RefundOnExpiry, charges)
+	held, o, err := h.Reserve(ctx, r.ID, r.TTLMS, r.RefundOnExpiry, charges)
 	if err != nil {
 		return a, err
 	}
-	a.outcomeAnswer = outcomeOf(&held.Outcome)
+	a.outcomeAnswer = outcomeOf(&o)
 	if verbs.Held(held) {
 		a.ID, a.ExpiresAtUS = held.ID(), held.ExpiresAt().UnixMicro()
 	}

@@ -21,7 +21,7 @@ func (h *handler) keyAndLimit(ctx context.Context, may access.Verb, limits *verb
 }
 
 func (h *handler) take(ctx context.Context, r *takeRequest) (decisionAnswer, error) {
-	return h.decide(ctx, access.Take, &r.charge, func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
+	return h.decide(ctx, access.Take, &r.charge, func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (verbs.Decision, error) {
 		return h.Take(ctx, r.ID, key, limit, cost)
 	})
 }
@@ -30,7 +30,7 @@ func (h *handler) peek(ctx context.Context, r *charge) (decisionAnswer, error) {
 	return h.decide(ctx, access.Read, r, h.Peek)
 }
 
-type verb func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error)
+type verb func(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (verbs.Decision, error)
 
 func (h *handler) decide(ctx context.Context, may access.Verb, r *charge, do verb) (a decisionAnswer, err error) {
 	key, limit, err := h.keyAndLimit(ctx, may, h.Limits(), &r.keyFields, &r.limitFields)
@@ -41,7 +41,9 @@ func (h *handler) decide(ctx context.Context, may access.Verb, r *charge, do ver
 	if err != nil {
 		return a, err
 	}
-	return answerOf(&d), nil
+	a = answerOf(&d.Decision)
+	a.Shadow = d.Shadow
+	return a, nil
 }
 
 func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnswer, err error) {
@@ -56,15 +58,15 @@ func (h *handler) takeAll(ctx context.Context, r *takeAllRequest) (a outcomeAnsw
 	return outcomeOf(&o), nil
 }
 
-func (h *handler) charges(ctx context.Context, list []charge) ([]ration.Charge, error) {
-	charges, limits := make([]ration.Charge, len(list)), h.Limits()
+func (h *handler) charges(ctx context.Context, list []charge) ([]verbs.Charge, error) {
+	charges, limits := make([]verbs.Charge, len(list)), h.Limits()
 	for i := range list {
 		c := &list[i]
 		key, limit, err := h.keyAndLimit(ctx, access.Take, limits, &c.keyFields, &c.limitFields)
 		if err != nil {
 			return nil, verbs.Within(fmt.Sprintf("/charges/%d", i), err)
 		}
-		charges[i] = key.Charge(limit, verbs.Or(c.Cost, 1))
+		charges[i] = verbs.Charge{Key: key, Limit: limit, Cost: verbs.Or(c.Cost, 1)}
 	}
 	return charges, nil
 }
@@ -106,16 +108,21 @@ func (h *handler) hit(ctx context.Context, r *hitRequest) (a hitAnswer, err erro
 }
 
 func (h *handler) limits(ctx context.Context) (limitsAnswer, error) {
-	return listOf(verbs.Readable(ctx, h.Limits().Rules())), nil
+	return listOf(ctx, h.Limits()), nil
 }
 
-// listOf is rules as they are shown.
-func listOf(rules []ration.Rule) limitsAnswer {
+// listOf is limits as they are shown to the caller in ctx.
+func listOf(ctx context.Context, limits *verbs.Limits) limitsAnswer {
+	rules, trials := verbs.Readable(ctx, limits.Rules()), limits.Trials()
 	a := limitsAnswer{Limits: make([]limitAnswer, len(rules))}
 	for i, rule := range rules {
 		a.Limits[i] = limitAnswer{Name: rule.Name, Limit: rule.String()}
 		if rule.OnError != 0 {
 			a.Limits[i].OnError = rule.OnError.String()
+		}
+		t := trials[rule.Name]
+		if a.Limits[i].Shadow = t.Shadow; t.Candidate != nil {
+			a.Limits[i].Candidate = t.Candidate.String()
 		}
 	}
 	return a

@@ -147,7 +147,8 @@ func truth(b bool) int {
 }
 
 func (t *throttle) take(ctx context.Context, s *Service) {
-	t.decision, t.err = s.Take(ctx, nil, ration.KeyOf(string(t.args[0])), t.limit, t.cost)
+	d, err := s.Take(ctx, nil, ration.KeyOf(string(t.args[0])), t.limit, t.cost)
+	t.decision, t.err = d.Decision, err
 }
 
 // answer writes the five integers, or the error.

@@ -45,8 +45,9 @@ func May(ctx context.Context, verb access.Verb, text string) error {
 // MayAll is May for what is about all limits at once.
 func MayAll(ctx context.Context, verb access.Verb) error { return Refused(access.Allow(ctx, verb, "")) }
 
-// Reset forgets what was counted for key under limit, which the request calls text.
+// Reset forgets what was counted for key under limit, which the request calls text. What its candidate counted stays.
 func (s *Service) Reset(ctx context.Context, key ration.Key, limit ration.Limit, text string) error {
+	limit, _ = untried(limit)
 	err := s.Limiter.Reset(ctx, key, limit)
 	access.Record(ctx, access.Action{What: "reset", Limit: text, Key: &key, Outcome: access.Outcome(err)})
 	return err

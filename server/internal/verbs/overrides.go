@@ -221,7 +221,8 @@ func (s *Service) build() {
 // For is the limit of this name for key, with what overrides say.
 func (s *Service) For(l *Limits, name string, key ration.Key) ration.Limit {
 	if other := s.excepted(l, name, key); other != nil {
-		return other
+		limit, _ := untried(other)
+		return limit
 	}
 	return l.Named(name)
 }
@@ -239,6 +240,9 @@ func (s *Service) excepted(l *Limits, name string, key ration.Key) ration.Limit 
 	e, ok := of[f]
 	if !ok || !e.until.IsZero() && !time.Now().Before(e.until) {
 		return nil
+	}
+	if t := l.trials[name]; t != nil {
+		return onTrial{e.limit.(ration.Rule), t}
 	}
 	return e.limit
 }

@@ -10,6 +10,7 @@ import (
 const (
 	CodeUnknownLimit    = wire.Code("unknown_limit")    // a limit that nobody configured
 	CodeNoOverride      = wire.Code("no_override")      // of a limit, for a key
+	CodeNoTrial         = wire.Code("no_trial")         // nothing is tried out about a limit
 	CodeInvalidOverride = wire.Code("invalid_override") // other than by its limit, its key or its time
 )
 

@@ -31,25 +31,30 @@ func CheckID(id string) error {
 }
 
 // Reserve charges all or none, and holds that; id and ttlMS may be nil.
-func (s *Service) Reserve(ctx context.Context, id *string, ttlMS *int64, refundOnExpiry bool, charges []ration.Charge) (*ration.Reservation, error) {
+func (s *Service) Reserve(ctx context.Context, id *string, ttlMS *int64, refundOnExpiry bool, charges []Charge) (r *ration.Reservation, o Outcome, err error) {
 	opts := ration.ReserveOptions{RefundOnExpiry: refundOnExpiry}
 	if id != nil {
 		if err := CheckID(*id); err != nil {
-			return nil, err
+			return nil, o, err
 		}
 		opts.ID = *id
 	}
 	if ttlMS != nil {
-		var err error
 		if opts.TTL, err = ttl(*ttlMS); err != nil {
-			return nil, err
+			return nil, o, err
 		}
 	}
-	held, err := s.Limiter.Reserve(ctx, &opts, charges...)
-	if err == nil && Held(held) {
-		access.Reserved(ctx, held.ID())
+	o, err = s.decide(ctx, charges, true, func(ctx context.Context, live []ration.Charge) (ration.Outcome, error) {
+		var err error
+		if r, err = s.Limiter.Reserve(ctx, &opts, live...); err != nil {
+			return ration.Outcome{}, err
+		}
+		return r.Outcome, nil
+	})
+	if err == nil && Held(r) {
+		access.Reserved(ctx, r.ID())
 	}
-	return held, err
+	return r, o, err
 }
 
 // Held reports whether r holds something: not if it was refused, or allowed by the outage policy.

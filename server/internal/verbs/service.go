@@ -53,6 +53,7 @@ func (s *Service) Limits() *Limits { return s.limits.Load() }
 func (s *Service) SetLimits(l *Limits) {
 	s.building.Lock()
 	defer s.building.Unlock()
+	l.keep(s.configured)
 	s.configured = l
 	s.build()
 }
@@ -61,7 +62,7 @@ func (s *Service) SetLimits(l *Limits) {
 // latter.
 func (s *Service) Limit(l *Limits, key ration.Key, text string, name *string) (ration.Limit, error) {
 	if !strings.Contains(text, " ") {
-		limit, ok := l.byName[text]
+		limit, ok := l.asked[text]
 		switch {
 		case !ok:
 			return nil, At("/limit", Problem(CodeUnknownLimit, "no limit of this name is configured; GET /v1/limits lists them, and a limit's text reads like \"bucket 10/1m burst 20\""))

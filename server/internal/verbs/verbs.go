@@ -13,32 +13,68 @@ import (
 )
 
 // Take charges cost; with an id, once.
-func (s *Service) Take(ctx context.Context, id *string, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
-	if id == nil {
-		return s.Limiter.Take(ctx, key, limit, cost)
+func (s *Service) Take(ctx context.Context, id *string, key ration.Key, limit ration.Limit, cost int64) (Decision, error) {
+	limit, t := untried(limit)
+	if id == nil && t == nil {
+		d, err := s.Limiter.Take(ctx, key, limit, cost)
+		return Decision{Decision: d}, err
 	}
-	o, err := s.TakeAll(ctx, id, []ration.Charge{key.Charge(limit, cost)})
-	return o.Decision, err
+	charge := Charge{key, limit, cost}
+	if t != nil {
+		if rule := limit.(ration.Rule); id == nil && rule.Lease > 0 {
+			return s.takeLeased(ctx, t, key, rule, cost)
+		}
+		charge.Limit = onTrial{limit.(ration.Rule), t}
+	}
+	o, err := s.TakeAll(ctx, id, []Charge{charge})
+	return Decision{o.Decision, o.Shadow()}, err
+}
+
+// takeLeased takes of a limit that mostly needs no store, and neither does its candidate, which is leased alike.
+func (s *Service) takeLeased(ctx context.Context, t *trial, key ration.Key, rule ration.Rule, cost int64) (Decision, error) {
+	live, err := s.Limiter.Take(ctx, key, rule, cost)
+	if err != nil {
+		return Decision{}, err
+	}
+	v := verdict{live: live.Allowed, candidate: true}
+	if candidate, ok := t.candidate.(ration.Rule); ok {
+		candidate.Lease = rule.Lease
+		d, err := s.Limiter.Take(ctx, key, candidate, cost)
+		v.candidate, v.undecided = d.Allowed, err != nil
+	}
+	s.note(t, key, v)
+	if t.shadow {
+		return calm(live), nil
+	}
+	return Decision{Decision: live}, nil
 }
 
 // TakeAll charges all or none; with an id, once.
-func (s *Service) TakeAll(ctx context.Context, id *string, charges []ration.Charge) (ration.Outcome, error) {
-	if id == nil {
-		return s.Limiter.TakeAll(ctx, charges...)
+func (s *Service) TakeAll(ctx context.Context, id *string, charges []Charge) (Outcome, error) {
+	if id != nil {
+		if err := CheckID(*id); err != nil {
+			return Outcome{}, err
+		}
 	}
-	if err := CheckID(*id); err != nil {
-		return ration.Outcome{}, err
-	}
-	return s.Limiter.TakeOnce(ctx, *id, charges...)
+	return s.decide(ctx, charges, false, func(ctx context.Context, live []ration.Charge) (ration.Outcome, error) {
+		if id == nil {
+			return s.Limiter.TakeAll(ctx, live...)
+		}
+		return s.Limiter.TakeOnce(ctx, *id, live...)
+	})
 }
 
 // Peek answers as Take would.
-func (s *Service) Peek(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (ration.Decision, error) {
+func (s *Service) Peek(ctx context.Context, key ration.Key, limit ration.Limit, cost int64) (Decision, error) {
+	limit, t := untried(limit)
 	d, err := s.Limiter.Peek(ctx, key, limit, cost)
 	if err != nil && wire.CodeOf(err) == wire.CodeOutcomeUnknown {
 		err = fmt.Errorf("%w: %w", driver.ErrNotApplied, err) // whatever happened, nothing can have been charged
 	}
-	return d, err
+	if err == nil && t != nil && t.shadow {
+		return calm(d), nil
+	}
+	return Decision{Decision: d}, err
 }
 
 // Refund gives back n of what was charged at atUS, in microseconds since 1970.
@@ -46,6 +82,7 @@ func (s *Service) Refund(ctx context.Context, key ration.Key, limit ration.Limit
 	if atUS < 1 {
 		return 0, At("/at_us", Problem(wire.CodeInvalidTime, "this must be at_us of the decision that charged"))
 	}
+	limit, _ = untried(limit)
 	return s.Limiter.Refund(ctx, key, limit, n, time.UnixMicro(atUS))
 }
 
