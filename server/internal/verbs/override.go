@@ -129,7 +129,8 @@ func overriding(rule ration.Rule, set string) (ration.Limit, error) {
 	var err error
 	switch set {
 	case Blocked:
-		rule.Limit = sized(rule.Limit, 0)
+		// Not even where the store cannot tell.
+		rule.Limit, rule.OnError = sized(rule.Limit, 0), ration.DenyOnError
 	case Unlimited:
 		rule.Limit = sized(rule.Limit, ration.MaxCount)
 	default:

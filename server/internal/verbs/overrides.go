@@ -22,6 +22,9 @@ const MaxOverrides = 100_000
 // wholeEvery is how often all are read anew: whatever got lost, in a fail-over or by a fault, is found then.
 const wholeEvery = 10 * time.Minute
 
+// firstRead is how long a start waits for the overrides.
+const firstRead = 2 * time.Second
+
 // overrides are those of a namespace, as this process knows them.
 type overrides struct {
 	docs  driver.Documents // nil: there can be none
@@ -33,6 +36,7 @@ type overrides struct {
 	since   int64
 	asked   time.Time // when the store answered last
 	whole   time.Time // when all were read
+	ends    time.Time // when the next one expires; zero: none does
 	trouble bool      // was logged
 	many    bool      // more than MaxOverrides; was logged
 
@@ -63,7 +67,10 @@ func (s *Service) OpenOverrides(ctx context.Context, namespace string, poll time
 	}
 	o := &s.overrides
 	o.docs, o.space, o.poll, o.log = docs, "overrides|"+url.QueryEscape(namespace), poll, log
-	_ = s.refresh(ctx) // it logs
+	// A store that is down must not keep the server from its start.
+	first, cancel := context.WithTimeout(ctx, firstRead)
+	defer cancel()
+	_ = s.refresh(first) // it logs
 	return s.follow
 }
 
@@ -90,9 +97,7 @@ func (s *Service) refresh(ctx context.Context) error {
 	o := &s.overrides
 	o.reading.Lock()
 	defer o.reading.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	changed, err := o.read(ctx)
+	changed, err := o.read(ctx, s.Timeout)
 	switch {
 	case err != nil && !o.trouble && !errors.Is(ctx.Err(), context.Canceled):
 		o.trouble = true
@@ -107,8 +112,15 @@ func (s *Service) refresh(ctx context.Context) error {
 	return notApplied(err)
 }
 
+// page is one answer of the store.
+func (o *overrides) page(ctx context.Context, since int64, timeout time.Duration) (driver.DocumentList, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return o.docs.DocumentsSince(ctx, o.space, since, driver.MaxDocuments)
+}
+
 // read asks the store for what is new. What it has understood before an error stays.
-func (o *overrides) read(ctx context.Context) (changed bool, err error) {
+func (o *overrides) read(ctx context.Context, timeout time.Duration) (changed bool, err error) {
 	now := time.Now()
 	all, since := o.known(), o.since
 	whole := now.Sub(o.asked) > driver.DocumentMark/2 || now.Sub(o.whole) > wholeEvery
@@ -116,7 +128,7 @@ func (o *overrides) read(ctx context.Context) (changed bool, err error) {
 		since, all = 0, map[string]*Override{}
 	}
 	for copied := whole; ; {
-		l, err := o.docs.DocumentsSince(ctx, o.space, since, driver.MaxDocuments)
+		l, err := o.page(ctx, since, timeout)
 		if err != nil {
 			return false, err
 		}
@@ -138,14 +150,11 @@ func (o *overrides) read(ctx context.Context) (changed bool, err error) {
 			continue
 		}
 		changed = copied
-		for id, one := range all { // few expire at a time
-			if one.over(at) {
-				if !copied {
-					all, copied = maps.Clone(all), true
-				}
-				delete(all, id)
-				changed = true
+		if copied || !o.ends.IsZero() && !at.Before(o.ends) {
+			if !copied {
+				all, changed = maps.Clone(all), true
 			}
+			o.ends = expire(all, at)
 		}
 		if o.since, o.asked = max(since, l.Last), at; whole {
 			o.whole = at
@@ -155,6 +164,19 @@ func (o *overrides) read(ctx context.Context) (changed bool, err error) {
 		o.byID, o.shift = all, time.Duration(int64(l.Now)-at.UnixMicro())*time.Microsecond
 		return changed, nil
 	}
+}
+
+// expire removes those of all that are over, and answers when the next one will be.
+func expire(all map[string]*Override, at time.Time) (next time.Time) {
+	for id, one := range all {
+		switch {
+		case one.over(at):
+			delete(all, id)
+		case !one.until.IsZero() && (next.IsZero() || one.until.Before(next)):
+			next = one.until
+		}
+	}
+	return next
 }
 
 // note adds a document to all, or removes what it marks as removed.
@@ -318,10 +340,13 @@ func (s *Service) SetOverride(ctx context.Context, key ration.Key, o Override, l
 	}
 	put, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	if _, err := s.overrides.docs.PutDocument(put, s.overrides.space, d); err != nil {
+	revision, err := s.overrides.docs.PutDocument(put, s.overrides.space, d)
+	if err != nil {
 		return nil, overrideError(err)
 	}
-	return s.Override(ctx, key, o.Limit)
+	o.Changed = driver.Micros(revision)
+	_ = s.refresh(ctx) // else the next one: it is kept, whatever becomes of this
+	return s.shown(&o), nil
 }
 
 // state is the store's time, and how many overrides there are beside the one of an id.
