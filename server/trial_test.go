@@ -45,12 +45,13 @@ check:
 			t.Errorf("the check of %s: %d %v", limit, res.StatusCode, res.Header)
 		}
 	}
-	for args, want := range map[string]string{
-		"limits candidate uploads": "of 4 decisions since T, uploads would have refused 2\nwould be hit:  F  2\n",
-		"limits candidate chat":    "of 4 decisions since T, chat refused 0, its candidate (sliding 1/1h) would have refused 3, and both 0\nwould be hit:  F  3\n",
-		"limits":                   "chat     fixed 5/1h    candidate: sliding 1/1h\nuploads  fixed 2/1h    shadow: refuses nobody\n",
-		"take k uploads":           "allowed, since uploads is a shadow: 0 of 2 left\n",
+	for _, c := range [][2]string{
+		{"limits candidate uploads", "of 4 decisions since T, uploads would have refused 2\nwould be hit:  F  2\n"},
+		{"limits candidate chat", "of 4 decisions since T, chat refused 0, its candidate (sliding 1/1h) would have refused 3, and both 0\nwould be hit:  F  3\n"},
+		{"limits", "chat     fixed 5/1h    candidate: sliding 1/1h\nuploads  fixed 2/1h    shadow: refuses nobody\n"},
+		{"take k uploads", "allowed, since uploads is a shadow: 0 of 2 left\n"},
 	} {
+		args, want := c[0], c[1]
 		stdout, stderr, code := run(t, dir, nil, append(strings.Fields(args), "--server", p.url)...)
 		fields := strings.Fields(stdout)
 		for i, f := range fields {
