@@ -57,7 +57,6 @@ limits:
 		{Name: "chat", Limit: ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)}},
 		{Name: "tokens", Limit: ration.Budget{Limit: 5000000, Period: ration.Month, Zone: "Europe/Berlin"}, OnError: ration.DenyOnError, Lease: 50},
 	}
-	want.Metrics, want.OTel = server.Defaults().Metrics, server.Defaults().OTel // not in the file
 	equal(t, got, want)
 	if err := got.Validate(); err != nil {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ration-go/ration"
 )
@@ -69,6 +70,16 @@ func (l *Limits) try(one Trial) error {
 func (t *Trial) Check(rule ration.Rule, taken func(name string) bool) error {
 	if _, slots := rule.Limit.(ration.Concurrency); slots {
 		return errors.New("a limit of the kind concurrent holds slots, so nothing about it can be tried out")
+	}
+	if t.Shadow {
+		// What reservations hold in its place.
+		stand := ration.Rule{Name: shadowName(rule.Name), Limit: ration.FixedWindow{Limit: ration.MaxCount, Window: time.Millisecond}}
+		if taken(stand.Name) {
+			return fmt.Errorf("a shadow needs the name %s too, which another limit has", stand.Name)
+		}
+		if err := stand.Validate(); err != nil {
+			return fmt.Errorf("a shadow needs another name, too: %w", err)
+		}
 	}
 	if t.Candidate == nil {
 		return nil

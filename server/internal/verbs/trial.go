@@ -21,6 +21,9 @@ type Trial struct {
 // CandidateName is the name of the rule under which the candidate of a limit counts.
 func CandidateName(limit string) string { return limit + ".candidate" }
 
+// shadowName is the name of the rule that reservations hold in the place of a shadow.
+func shadowName(limit string) string { return limit + ".shadow" }
+
 // onTrial is a Rule with a trial. The Limiter knows no such type: it has to be taken out of this before, by untried.
 type onTrial struct {
 	ration.Rule
@@ -114,7 +117,7 @@ func splitOf(charges []Charge, hold bool) split {
 func stands(limit ration.Limit) ration.Limit {
 	name := ""
 	if rule, ok := limit.(ration.Rule); ok {
-		name = rule.Name + ".shadow"
+		name = shadowName(rule.Name)
 	}
 	return ration.Rule{Name: name, Limit: ration.FixedWindow{Limit: ration.MaxCount, Window: time.Millisecond}}
 }

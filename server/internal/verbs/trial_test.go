@@ -99,7 +99,7 @@ func TestShadow(t *testing.T) {
 	if d, err := s.Take(t.Context(), &id, key, charge(t, s, key, "chat").Limit, 1); err != nil || !d.Allowed || !d.Shadow {
 		t.Errorf("with an id: %+v, %v", d, err)
 	}
-	if err := s.Reset(t.Context(), key, charge(t, s, key, "chat").Limit); err != nil {
+	if err := s.Reset(t.Context(), key, charge(t, s, key, "chat").Limit, "chat"); err != nil {
 		t.Error(err)
 	}
 	if d := takeOne(t, s, charge(t, s, key, "chat")); d.Shadow || d.Used != 1 {
@@ -202,13 +202,14 @@ func TestTrialFaults(t *testing.T) {
 	t.Parallel()
 	slots := ration.Rule{Name: "slots", Limit: ration.Concurrency{Limit: 1, Lease: time.Second}}
 	for name, trial := range map[string]Trial{
-		"of no limit":    {Limit: "none", Shadow: true},
-		"of slots":       {Limit: "slots", Shadow: true},
-		"by slots":       {Limit: "chat", Candidate: slots.Limit},
-		"invalid":        {Limit: "chat", Candidate: ration.FixedWindow{Limit: -1, Window: time.Second}},
-		"by a name used": {Limit: "chat", Candidate: ration.FixedWindow{Limit: 1, Window: time.Second}},
+		"of no limit":      {Limit: "none", Shadow: true},
+		"with a name used": {Limit: "day", Shadow: true},
+		"of slots":         {Limit: "slots", Shadow: true},
+		"by slots":         {Limit: "chat", Candidate: slots.Limit},
+		"invalid":          {Limit: "chat", Candidate: ration.FixedWindow{Limit: -1, Window: time.Second}},
+		"by a name used":   {Limit: "chat", Candidate: ration.FixedWindow{Limit: 1, Window: time.Second}},
 	} {
-		if _, err := NewLimits([]ration.Rule{fixed("chat", 2), slots, fixed("chat.candidate", 3)}, trial); err == nil {
+		if _, err := NewLimits([]ration.Rule{fixed("chat", 2), slots, fixed("chat.candidate", 3), fixed("day", 2), fixed("day.shadow", 2)}, trial); err == nil {
 			t.Errorf("a trial %s is accepted", name)
 		}
 	}
