@@ -18,6 +18,7 @@ func configFindings(cfg *Config, ask *doctor.Options) []doctor.Finding {
 	l.unused()
 	l.secret()
 	l.tokens()
+	l.certificate()
 	for i := range cfg.Limits {
 		l.limit(&cfg.Limits[i])
 	}

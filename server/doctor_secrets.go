@@ -1,6 +1,8 @@
 package server
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,6 +69,23 @@ func (l *configLook) tokens() {
 			l.found = append(l.found, f)
 		}
 	}
+}
+
+// certificate looks at the server's own.
+func (l *configLook) certificate() {
+	cert, key := l.cfg.TLS.CertFile, l.cfg.TLS.KeyFile
+	if cert == "" || key == "" {
+		return
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		l.say(doctor.Error, "secret.file", "tls.cert_file", err.Error(), "correct the names or the files")
+		return
+	}
+	if info, err := os.Stat(key); err == nil && info.Mode().Perm()&0o007 != 0 {
+		l.say(doctor.Warning, "secret.mode", key, fmt.Sprintf("everybody can use this key: its mode is %v", info.Mode().Perm()), "chmod 600, or 640")
+	}
+	l.found = append(l.found, doctor.CertificateFindings("tls.cert_file", []*x509.Certificate{pair.Leaf}, l.ask.Now())...)
 }
 
 func tokensOf(path string) (tokens []access.Token, mode fs.FileMode, err error) {

@@ -323,6 +323,9 @@ func TestConfig(t *testing.T) {
 		"a weak secret":  {config: secret(t, dir, "weak", "aaaaaaaaaaaaaaaabbbbbb", 0o600), want: []string{"warning secret.weak"}},
 		"an open secret": {config: secret(t, dir, "open", "Vq3kZ0aVv1Yb9m4Qe7Rw", 0o640), want: []string{"warning secret.mode"}},
 		"a short secret": {config: secret(t, dir, "short", "abc", 0o600), want: []string{"error secret.file"}},
+		"a certificate":  {config: func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = lasting, lasting }},
+		"one that ends":  {config: func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = ending, ending }, want: []string{"warning reach.certificate"}},
+		"no certificate": {config: func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = "/none", ending }, want: []string{"error secret.file"}},
 		"no secret":      {config: func(c *server.Config) { c.KeySecretFile = "/none" }, want: []string{"error secret.file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
