@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -43,6 +42,7 @@ func TestListenBeyondLoopback(t *testing.T) {
 			p.wait(p.stderr, "INSECURE: other machines can reach this server")
 			p = start(t, dir, nil, append(args, "--access-tokens-file=tokens")...)
 			p.wait(p.stdout, "listens on")
+			p.wait(p.stderr, "other machines can reach this server without TLS")
 			if text := p.stderr.String(); strings.Contains(text, "INSECURE") {
 				t.Error(text)
 			}
@@ -52,6 +52,13 @@ func TestListenBeyondLoopback(t *testing.T) {
 
 // guarded is a server in this process with these tokens, on loopback; what it logs at level debug goes to log.
 func guarded(t *testing.T, log io.Writer, change func(*server.Config), lines ...string) (url string, s *server.Server) {
+	t.Helper()
+	at, s := guardedAll(t, log, change, lines...)
+	return "http://" + at["http"], s
+}
+
+// guardedAll is guarded, with what else the configuration has; it answers the addresses.
+func guardedAll(t *testing.T, log io.Writer, change func(*server.Config), lines ...string) (at map[string]string, s *server.Server) {
 	t.Helper()
 	cfg := server.Defaults()
 	cfg.Store, cfg.Listen = "memory:", "127.0.0.1:0"
@@ -64,17 +71,34 @@ func guarded(t *testing.T, log io.Writer, change func(*server.Config), lines ...
 		Stores: map[string]server.OpenFunc{"memory": server.OpenMemory},
 	}
 	s = must[*server.Server](t)(server.New(t.Context(), cfg, opts))
-	l := must[net.Listener](t)(s.Listen(t.Context()))
+	at = map[string]string{}
 	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
+	var ended []chan error
+	for name, one := range map[string]struct {
+		listen func(context.Context) (net.Listener, error)
+		serve  func(context.Context, net.Listener) error
+	}{"http": {s.Listen, s.Serve}, "grpc": {s.ListenGRPC, s.ServeGRPC}, "resp": {s.ListenRESP, s.ServeRESP}} {
+		l := must[net.Listener](t)(one.listen(t.Context()))
+		if l == nil {
+			continue
+		}
+		at[name] = l.Addr().String()
+		served := make(chan error, 1)
+		go func() { served <- one.serve(ctx, l) }()
+		ended = append(ended, served)
+	}
 	t.Cleanup(func() {
 		cancel()
-		if err := errors.Join(<-served, s.Close()); err != nil {
+		for _, served := range ended {
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return "http://" + l.Addr().String(), s
+	return at, s
 }
 
 // call makes a request with headers, as name: value, and answers status, headers and body.

@@ -134,7 +134,7 @@ func start(t testing.TB, dir string, env []string, args ...string) *process {
 	return p
 }
 
-var listening = regexp.MustCompile(`http://[0-9.:\[\]a-f]+`)
+var listening = regexp.MustCompile(`https?://[0-9.:\[\]a-f]+`)
 
 // serve runs a server on a free port, and waits until it listens.
 func serve(t testing.TB, dir string, args ...string) *process {

@@ -118,6 +118,11 @@
 // "after", both in the URL's query. Each has id (or id_base64, if package client gave it one that is no text), at_us,
 // expires_at_us, and charges with name, limit and charged. Who was charged is not shown.
 //
+// # Who is calling
+//
+// That is the server's matter: package access. Where it asks, the codes unauthorized and token_expired (401), forbidden (403) and
+// too_many_requests (429) are of calls that may not be made, and charge nothing.
+//
 // # Checks
 //
 // GET /v1/check/{limit} is for proxies that ask before they pass a request on (nginx auth_request, Traefik ForwardAuth, Caddy
