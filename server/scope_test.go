@@ -211,8 +211,8 @@ func TestTokensOverGRPC(t *testing.T) {
 	}
 }
 
-// redis sends commands, each in words, in which ~ is a blank, in one write, and answers a line for each; arrays are read whole.
-func redis(t *testing.T, address string, commands ...string) (replies []string) {
+// sendCommands sends commands, each in words, in which ~ is a blank, in one write, and answers a line for each; arrays are read whole.
+func sendCommands(t *testing.T, address string, commands ...string) (replies []string) {
 	t.Helper()
 	conn := must[net.Conn](t)(net.Dial("tcp", address))
 	defer conn.Close()
@@ -283,7 +283,7 @@ func TestTokensOverRESP(t *testing.T) {
 			one = strings.NewReplacer("WEB", web, "ALL", all).Replace(one)
 			commands = append(commands, one)
 		}
-		got := redis(t, at["resp"], commands...)
+		got := sendCommands(t, at["resp"], commands...)
 		for i, want := range strings.Split(c.want, ",") {
 			if !strings.HasPrefix(got[i], want) {
 				t.Errorf("%s: %d: %q, want %s", c.commands, i, got[i], want)
