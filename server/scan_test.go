@@ -76,7 +76,7 @@ func TestScanners(t *testing.T) {
 		"folded header":       {"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\n X: " + key + "\r\n\r\n", "400"},
 		"TRACE":               {"TRACE /v1/take HTTP/1.1\r\n" + head + "\r\n", "405"},
 		"TRACE, no token":     {"TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n", "401"},
-		"CONNECT":             {"CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "401"},
+		"CONNECT":             {"CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "403"},
 		"a proxy's request":   {"GET http://localhost/v1/limits HTTP/1.1\r\nHost: localhost\r\n\r\n", "401"},
 		"PUT":                 {take("PUT /v1/take HTTP/1.1", ""), "405"},
 		"GET with a body":     {take("GET /v1/take HTTP/1.1", ""), "405"},
@@ -94,7 +94,7 @@ func TestScanners(t *testing.T) {
 		"session and dots":    {"GET /session/../v1/limits HTTP/1.1\r\nHost: localhost\r\n\r\n", "401"},
 		"a file":              {"GET /../../../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", "401"},
 		"a file, with token":  {"GET /../../../../etc/passwd HTTP/1.1\r\n" + head + "\r\n", "404"},
-		"h2c":                 {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505"},
+		"h2c":                 {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "401"},
 		"upgrade":             {"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "401"},
 		"forwarded":           {"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 127.0.0.1\r\nX-Original-URL: /healthz\r\n\r\n", "401"},
 		"log lines":           {"GET /v1/limits%0atime=x%20level=ERROR HTTP/1.1\r\n" + head + "\r\n", "404"},
@@ -137,10 +137,14 @@ func TestScanners(t *testing.T) {
 	}
 	calls.Wait()
 	// The address is told to wait now, as far as it does not say who it is.
-	res := must[*http.Response](t)(http.Get(url + "/v1/limits"))
-	res.Body.Close()
-	if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" {
-		t.Errorf("%d %v", res.StatusCode, res.Header)
+	status, header := 0, http.Header{}
+	for range 5 { // there may be room for one by now
+		if status, header, _ = call(t, http.MethodGet, url+"/v1/limits", ""); status == http.StatusTooManyRequests {
+			break
+		}
+	}
+	if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
+		t.Errorf("%d %v", status, header)
 	}
 	if got := raw(t, address, take("POST /v1/take HTTP/1.1", "")); !strings.Contains(got, " 200 ") {
 		t.Errorf("who says who it is: %q", got)

@@ -256,8 +256,17 @@ func (s *Server) logged(next http.Handler) http.Handler {
 		start := time.Now()
 		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(status, r)
-		s.log.Debug("call", "method", r.Method, "path", r.Pattern, "status", status.status, "duration", time.Since(start))
+		s.log.Debug("call", "method", known(r.Method), "path", r.Pattern, "status", status.status, "duration", time.Since(start))
 	})
+}
+
+// known is method, if it is one of HTTP's; what else callers put there may be anything.
+func known(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return "other"
 }
 
 type statusWriter struct {

@@ -125,12 +125,15 @@ func AllowAnywhere(ctx context.Context, verb Verb) error {
 	return forbidden(c, "this needs the scope "+Scope{Verb: verb, Namespace: "*"}.String()+": it is about all namespaces")
 }
 
-// AllowSome is an error, a *Refusal, if there is nothing to which the caller in ctx may do verb.
+// AllowSome is an error, a *Refusal, if there is nothing in the server's own namespace to which the caller in ctx may do verb.
 func AllowSome(ctx context.Context, verb Verb) error {
-	if c := From(ctx); !c.May(verb) {
-		return c.lacks(verb)
+	c := From(ctx)
+	if c == nil || c.all || slices.ContainsFunc(c.scopes, func(s Scope) bool {
+		return s.has(verb) && s.in(c.guard.opts.Namespace, c.guard.opts.Namespace)
+	}) {
+		return nil
 	}
-	return nil
+	return c.lacks(verb)
 }
 
 func (c *Caller) lacks(verb Verb) error {

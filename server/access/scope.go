@@ -125,21 +125,21 @@ func formatScopes(scopes []Scope) string {
 // has reports whether s is of verb at all.
 func (s *Scope) has(verb Verb) bool { return s.Verb == verb || s.Verb == Admin }
 
-// covers reports whether s lets verb be done to limit ("": not a configured one) in a namespace, for a server whose own is own.
-func (s *Scope) covers(verb Verb, namespace, limit, own string) bool {
-	if !s.has(verb) {
-		return false
-	}
+// in reports whether s is about a namespace, for a server whose own is own.
+func (s *Scope) in(namespace, own string) bool {
 	switch s.Namespace {
 	case "*":
+		return true
 	case "":
-		if namespace != own {
-			return false
-		}
-	default:
-		if namespace != s.Namespace {
-			return false
-		}
+		return namespace == own
+	}
+	return namespace == s.Namespace
+}
+
+// covers reports whether s lets verb be done to limit ("": not a configured one) in a namespace, for a server whose own is own.
+func (s *Scope) covers(verb Verb, namespace, limit, own string) bool {
+	if !s.has(verb) || !s.in(namespace, own) {
+		return false
 	}
 	if begin, ok := strings.CutSuffix(s.Limit, "*"); ok {
 		return limit != "" && strings.HasPrefix(limit, begin)

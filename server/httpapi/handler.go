@@ -159,7 +159,7 @@ func (h *handler) table() map[string]route {
 			request: reflect.TypeFor[wire.Batch](), answer: reflect.TypeFor[wire.Answers](),
 		},
 		"/v1/holds": {
-			method: http.MethodPost, may: access.Read, maxBody: MaxBody, run: h.holds,
+			method: http.MethodPost, maxBody: MaxBody, run: h.holds,
 			request: reflect.TypeFor[wire.HoldsRequest](), answer: reflect.TypeFor[wire.HoldsAnswer](),
 		},
 		"/v1/sweep": post(access.Admin, h.sweep),
