@@ -113,6 +113,7 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	}
 	s.api, err = httpapi.New(s.limiter, store, &httpapi.Options{
 		Decide: s.decide, Checks: checks, Logger: s.log, Version: opts.Version, Timeout: cfg.Timeout, Reload: reload,
+		Stored: s.instruments.limits.Observer().Stored,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

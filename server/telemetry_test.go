@@ -178,6 +178,22 @@ func TestMetricsFollowReloads(t *testing.T) {
 	}
 }
 
+// What other processes have decided here by way of package client are calls to the store too.
+func TestCallsOfClientsAreCounted(t *testing.T) {
+	t.Parallel()
+	const batch = `{"txns":[{"verb":"take","ops":[{"space":"|c||","id":"eA==","kind":"counter","size":1,"span_us":1000000,"cost":1}]}]}`
+	p := serve(t, t.TempDir())
+	before := value(scrape(t, p.url+"/metrics")["ration_store_operations_total"])
+	for range 3 {
+		if status, _, body := call(t, http.MethodPost, p.url+"/v1/apply", batch); status != http.StatusOK {
+			t.Fatal(status, body)
+		}
+	}
+	if after := value(scrape(t, p.url+"/metrics")["ration_store_operations_total"]); after < before+3 {
+		t.Errorf("operations went from %v to %v", before, after)
+	}
+}
+
 func TestWhereMetricsAre(t *testing.T) {
 	t.Parallel()
 	at := regexp.MustCompile(`metrics on (\S+)`)

@@ -38,6 +38,8 @@ type Options struct {
 	Timeout time.Duration
 	// Reload, if not nil, answers POST /v1/admin/reload: it reads the configuration anew, and fails if that is wrong.
 	Reload func(context.Context) error
+	// Stored, if not nil, is told of the calls that /v1/apply makes to the store, as ration.Observer is of a Limiter's.
+	Stored func(context.Context, ration.StoreCall)
 	// Decide is what several protocols of one server share; nil: a handler has its own. Only package server can make one. Its
 	// limits go before Limits, which then must be empty.
 	Decide *verbs.Service
@@ -65,7 +67,7 @@ func New(l *ration.Limiter, store driver.Store, opts *Options) (*Handler, error)
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: %w", err)
 	}
-	h := &handler{Service: service, version: opts.Version, log: verbs.NewFailures(opts.Logger), reloading: opts.Reload}
+	h := &handler{Service: service, version: opts.Version, log: verbs.NewFailures(opts.Logger), reloading: opts.Reload, stored: opts.Stored}
 	h.routes = h.table()
 	checks, err := h.readyChecks(service.Limits(), opts.Checks)
 	if err != nil {
@@ -114,6 +116,7 @@ type handler struct {
 	routes    map[string]route
 	checks    atomic.Pointer[map[string]*check]
 	reloading func(context.Context) error // nil: there is none
+	stored    func(context.Context, ration.StoreCall)
 }
 
 // route is what a path does.

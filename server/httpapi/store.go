@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
@@ -39,7 +40,7 @@ func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, errors.Join(err, driver.ErrNotApplied)
 		}
-		if err := h.Store.Apply(ctx, batch); err != nil {
+		if err := h.callStore(ctx, batch); err != nil {
 			return nil, err
 		}
 		for _, t := range batch {
@@ -47,6 +48,20 @@ func (h *handler) apply(ctx context.Context, asked *asked) (any, error) {
 		}
 	}
 	return wire.EncodeAnswers(txns)
+}
+
+func (h *handler) callStore(ctx context.Context, batch []*driver.Txn) error {
+	if h.stored == nil || h.Info.Instant {
+		return h.Store.Apply(ctx, batch)
+	}
+	call := ration.StoreCall{Start: time.Now(), Transactions: len(batch)}
+	for _, t := range batch {
+		call.Operations += len(t.Ops)
+	}
+	call.Err = h.Store.Apply(ctx, batch)
+	call.Duration = time.Since(call.Start)
+	h.stored(ctx, call)
+	return call.Err
 }
 
 // route puts the place of its keys into the id of a Take, if the store has to know it: who asks from afar does not. The id
