@@ -30,7 +30,7 @@ type Metrics struct {
 	duration  *prometheus.HistogramVec
 	durations [outcomes]prometheus.Observer
 	calls     *prometheus.CounterVec
-	byVerb    map[string]*[outcomes]atomic.Pointer[prometheus.Counter]
+	byVerb    map[string]*verbCounters
 
 	storeDuration        *prometheus.HistogramVec
 	storeOK, storeFailed prometheus.Observer
@@ -40,6 +40,12 @@ type Metrics struct {
 
 	watched atomic.Pointer[watched]
 	all     []prometheus.Collector
+}
+
+// verbCounters are those of one verb; of an outcome that there was not yet, nil.
+type verbCounters struct {
+	decides bool
+	calls   [outcomes]atomic.Pointer[prometheus.Counter]
 }
 
 // verbs are those of ration.Event, and whether they decide.
@@ -55,7 +61,7 @@ func New(opts *Options) *Metrics {
 	if opts != nil {
 		o = *opts
 	}
-	m := &Metrics{tracer: o.Tracer, byVerb: map[string]*[outcomes]atomic.Pointer[prometheus.Counter]{}}
+	m := &Metrics{tracer: o.Tracer, byVerb: map[string]*verbCounters{}}
 	m.limits.init(o.Limits)
 	m.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "ration_decision_duration_seconds", Help: "How long decisions took, but for those of Wait, by outcome.",
@@ -67,8 +73,8 @@ func New(opts *Options) *Metrics {
 	m.calls = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "ration_calls_total", Help: "Calls of each verb, by outcome; what decides nothing is allowed when it is done.",
 	}, []string{"verb", "outcome"})
-	for verb := range verbs {
-		m.byVerb[verb] = new([outcomes]atomic.Pointer[prometheus.Counter])
+	for verb, decides := range verbs {
+		m.byVerb[verb] = &verbCounters{decides: decides}
 	}
 	m.storeDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "ration_store_call_duration_seconds", Help: "How long calls to the store took, by outcome. A store in memory has none.",
@@ -128,8 +134,12 @@ func (m *Metrics) Observer() *ration.Observer {
 
 func (m *Metrics) decided(ctx context.Context, e ration.Event) {
 	how := outcomeOf(&e.Decision, e.Err)
-	m.countCall(e.Verb, how)
-	if !verbs[e.Verb] {
+	of := m.byVerb[e.Verb]
+	if of == nil {
+		return // a verb that was added since
+	}
+	m.countCall(of, e.Verb, how)
+	if !of.decides {
 		return
 	}
 	if e.Verb != "wait" {
@@ -148,15 +158,11 @@ func (m *Metrics) decided(ctx context.Context, e ration.Event) {
 	}
 }
 
-func (m *Metrics) countCall(verb string, how outcome) {
-	of := m.byVerb[verb]
-	if of == nil {
-		return // a verb that was added since
-	}
-	c := of[how].Load()
+func (m *Metrics) countCall(of *verbCounters, verb string, how outcome) {
+	c := of.calls[how].Load()
 	if c == nil {
 		made := m.calls.WithLabelValues(verb, how.String())
-		of[how].Store(&made)
+		of.calls[how].Store(&made)
 		c = &made
 	}
 	(*c).Inc()
