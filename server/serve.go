@@ -106,7 +106,7 @@ func (p *program) run(ctx context.Context, from *source, cfg *Config, stdout, st
 			fmt.Fprintf(stdout, "CL.THROTTLE on %s\n", resp.Addr())
 		}
 		if metrics != nil {
-			fmt.Fprintf(stdout, "metrics on http://%s%s\n", metrics.Addr(), metricsPath)
+			fmt.Fprintf(stdout, "metrics on %s%s\n", s.url(metrics), metricsPath)
 		}
 	}
 	if err := together(ctx, serve...); err != nil {
