@@ -179,7 +179,13 @@ func (p *program) version() *cobra.Command {
 	})
 }
 
+// stamped is the version of a release; deploy/release has the linker set it.
+var stamped string
+
 func buildVersion() string {
+	if stamped != "" {
+		return stamped
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}

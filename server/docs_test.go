@@ -21,7 +21,7 @@ func TestDocumentedCommands(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatal("this test runs the documented commands, so it needs curl: apt-get install curl")
 	}
-	files := append(must[[]string](t)(filepath.Glob("testdata/*.md")), "../docs/server.md", "../docs/doctor.md")
+	files := append(must[[]string](t)(filepath.Glob("testdata/*.md")), "../docs/server.md", "../docs/doctor.md", "../docs/simulate.md")
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			t.Parallel()
