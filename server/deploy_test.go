@@ -225,7 +225,7 @@ func TestSystemd(t *testing.T) {
 		t.Log("systemd-analyze is not here: the unit was read, and not verified")
 		return
 	}
-	unit := write(t, filepath.Join(t.TempDir(), "ration.service"), strings.Replace(text, "/usr/local/bin/ration", program, 1))
+	unit := write(t, filepath.Join(t.TempDir(), "ration.service"), strings.Replace(text, "ExecStart=/usr/local/bin/ration", "ExecStart="+program, 1))
 	if out, err := exec.Command(verify, "verify", "--man=no", unit).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
