@@ -72,7 +72,7 @@ const (
 
 type (
 	bar  struct{ X, Width, Y, Height, RefusedY, RefusedHeight, Title string }
-	tick struct{ X, Y, Text string }
+	tick struct{ X, Y, Text, Anchor string }
 	mark struct{ X, Text, Anchor string }
 )
 
@@ -180,7 +180,11 @@ func newNeedChart(l *LimitReport) (c needChart) {
 	c.Line = strings.Join(points, " ")
 	for e := low; e <= high; e++ {
 		v := math.Pow(10, e)
-		c.XTicks = append(c.XTicks, tick{X: coord(x(int64(v))), Text: short(v)})
+		anchor := "middle"
+		if e == high {
+			anchor = "end" // or it would be cut off
+		}
+		c.XTicks = append(c.XTicks, tick{X: coord(x(int64(v))), Text: short(v), Anchor: anchor})
 	}
 	for _, share := range []int64{0, 50, 100} {
 		c.YTicks = append(c.YTicks, tick{Y: coord(chartTop + (chartHeight-chartTop-chartBottom)*(1-float64(share)/100)), Text: strconv.FormatInt(share, 10) + "%"})
