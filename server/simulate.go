@@ -206,9 +206,9 @@ func inputsOf(stdin io.Reader, files []string) (inputs []simulate.Input, err err
 	return inputs, nil
 }
 
-// writeFile writes a file whole, or not at all.
+// writeFile writes a file that only its owner reads: it names keys. One that could not be written to its end is removed.
 func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
