@@ -164,13 +164,16 @@ func (r *redisRun) open(connect func(addr string) (call func(key string) error, 
 	return func(_ int, i uint64) error { return call(of(r.keys, i)) }, end, nil
 }
 
+// fillers fill a server, also for one caller.
+const fillers = 64
+
 // fill makes a state for every key.
 func (r *redisRun) fill(call func(key string) error) error {
 	var wg sync.WaitGroup
-	errs := make([]error, r.callers)
-	for w := range r.callers {
+	errs := make([]error, max(r.callers, fillers))
+	for w := range errs {
 		wg.Go(func() {
-			for i := w; i < len(r.keys) && errs[w] == nil; i += r.callers {
+			for i := w; i < len(r.keys) && errs[w] == nil; i += len(errs) {
 				errs[w] = call(r.keys[i])
 			}
 		})
@@ -192,7 +195,7 @@ func redisVersion(addr string) string {
 }
 
 func (r *redisRun) goredis(addr string) *goredis.Client {
-	return goredis.NewClient(&goredis.Options{Addr: addr, PoolSize: r.callers})
+	return goredis.NewClient(&goredis.Options{Addr: addr, PoolSize: max(r.callers, fillers)})
 }
 
 func newRueidis(addr string) (rueidis.Client, error) {
