@@ -89,6 +89,24 @@ func (k Key) Charge(limit Limit, cost int64) Charge {
 	return Charge{key: k, limit: limit, cost: cost}
 }
 
+// Parts are what In and KeyOf were given. Global and invalid keys have none. They are for programs that show a key to somebody
+// who may see it; keep them out of logs, errors and metrics.
+func (k Key) Parts() (group string, parts []string) {
+	switch {
+	case k.bad || k.id == "" || k == Global.In(k.group):
+		return k.group, nil
+	case k.id[0] != ':':
+		return k.group, []string{k.id}
+	}
+	parts = strings.Split(k.id[1:], ":")
+	for i, part := range parts {
+		parts[i] = unescaper.Replace(part)
+	}
+	return k.group, parts
+}
+
+var unescaper = strings.NewReplacer("%3A", ":", "%25", "%")
+
 func (k Key) check() error {
 	switch {
 	case len(k.group) > maxKey:

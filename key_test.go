@@ -32,7 +32,25 @@ func FuzzKeyOf(f *testing.F) {
 		if (kx == ky) != slices.Equal(x, y) || kx == ration.Global {
 			t.Fatalf("%q and %q: same key %v", x, y, kx == ky)
 		}
+		if group, back := kx.In("g:%").Parts(); group != "g:%" || !slices.Equal(back, x) {
+			t.Fatalf("%q comes back as %q of %q", x, back, group)
+		}
 	})
+}
+
+func TestPartsOfKeys(t *testing.T) {
+	t.Parallel()
+	for _, want := range [][]string{{"a"}, {":"}, {"%3A"}, {"a:b", "%", "%25:"}, {":a"}, {"a", "a"}, {"\xff\x00"}} {
+		key := ration.KeyOf(want[0], want[1:]...)
+		if group, got := key.Parts(); group != "" || !slices.Equal(got, want) {
+			t.Errorf("%q comes back as %q of %q", want, got, group)
+		}
+	}
+	for _, none := range []ration.Key{ration.Global, ration.Global.In("g"), {}, ration.KeyOf(""), ration.KeyOf("a", "").In("g")} {
+		if group, got := none.Parts(); got != nil || group != "" && group != "g" {
+			t.Errorf("%q of %q", got, group)
+		}
+	}
 }
 
 func TestKeyIsHidden(t *testing.T) {

@@ -168,9 +168,15 @@ func TestTokensOverHTTP(t *testing.T) {
 	if status != 401 {
 		t.Errorf("twice: %d %s", status, body)
 	}
-	for _, path := range []string{"/", "/v1/limits", "/openapi.json", "/metrics", "/v1/reservations", "/nothing", "/healthz/", "//healthz", "/healthz%2f", "/session/x"} {
+	for _, path := range []string{"/v1/activity", "/v1/activity/stream", "/dashboard/", "/dashboard/x", "//", "/v1/limits", "/openapi.json", "/metrics", "/v1/reservations", "/nothing", "/healthz/", "//healthz", "/healthz%2f", "/session/x"} {
 		if status, _, body := call(t, http.MethodGet, url+path, ""); status != 401 {
 			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	// The page has a form to log in, and tells nothing by itself.
+	for _, path := range []string{"/", "/dashboard/app.js"} {
+		if status, _, body := call(t, http.MethodGet, url+path, ""); status != 200 || strings.Contains(body, "chat") {
+			t.Errorf("%s: %d", path, status)
 		}
 	}
 }

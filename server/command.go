@@ -103,7 +103,7 @@ Exit codes: 0 done or allowed, 1 refused, 2 error.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddGroup(&cobra.Group{ID: "server", Title: "The server:"}, &cobra.Group{ID: "client", Title: "Asking it:"})
 	root.AddCommand(p.serve(), p.config(), p.token(), p.migrate(), p.doctor(), p.version())
-	root.AddCommand(p.take(), p.peek(), p.refund(), p.reset(), p.forget(), p.hit(), p.limits(), p.override())
+	root.AddCommand(p.take(), p.peek(), p.refund(), p.reset(), p.forget(), p.hit(), p.limits(), p.override(), p.top())
 	root.AddCommand(p.simulate())
 	root.AddCommand(p.reserve(), p.settle(), p.cancel(), p.renew(), p.progress(), p.reservations())
 	return root

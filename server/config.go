@@ -67,6 +67,9 @@ type Config struct {
 	// Audit is for what is done by admins.
 	Audit AuditConfig
 
+	// Dashboard is the page for people at "/", and what it shows.
+	Dashboard DashboardConfig
+
 	Log      LogConfig
 	SQLite   SQLiteConfig
 	Memory   MemoryConfig
@@ -151,6 +154,7 @@ func Defaults() *Config {
 		Watch:           true,
 		Metrics:         MetricsConfig{Enabled: true},
 		OTel:            OTelConfig{Sample: 1},
+		Dashboard:       DashboardConfig{Serve: dashboardAuto},
 		Log:             LogConfig{Level: slog.LevelInfo, Format: "text"},
 		SQLite:          SQLiteConfig{Synchronous: "full"},
 		Postgres:        PostgresConfig{Schema: "ration", Migrate: "auto"},

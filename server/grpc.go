@@ -88,7 +88,7 @@ func newServices(s *Server, store driver.Store) (r *services, err error) {
 	if config != nil {
 		envoy := &envoyrls.Options{
 			DynamicMetadata: s.cfg.Envoy.DynamicMetadata, Shadow: s.cfg.Envoy.ShadowMode, Quota: s.cfg.Envoy.QuotaMode,
-			Logger: s.log, Timeout: s.cfg.Timeout,
+			Logger: s.log, Timeout: s.cfg.Timeout, Activity: s.activity,
 		}
 		if s.cfg.Envoy.ResponseHeaders {
 			envoy.Headers = new(envoyrls.Headers)

@@ -154,6 +154,7 @@ func (s *Server) update(ctx context.Context, next *Config) (changes []string, er
 	}
 	s.decide.SetLimits(limits)
 	s.instruments.limits.SetLimits(namesOf(next.Limits))
+	s.activity.SetLimits(namesOf(next.Limits))
 	commitChecks()
 	if envoyChanged != "" {
 		s.rpc.config.Store(envoy)

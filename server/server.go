@@ -19,6 +19,7 @@ import (
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/server/access"
 	"github.com/ration-go/ration/server/httpapi"
+	"github.com/ration-go/ration/server/internal/activity"
 	"github.com/ration-go/ration/server/internal/apicalls"
 	"github.com/ration-go/ration/server/internal/verbs"
 	"github.com/ration-go/ration/server/respapi"
@@ -44,8 +45,10 @@ type Server struct {
 	audit   *auditFile  // nil: the log
 	pages   *pages
 	handler http.Handler
-	rpc     *services        // nil: none
-	resp    *respapi.Service // nil: none
+	// activity is nil if the configuration has no dashboard.
+	activity *activity.Recorder
+	rpc      *services        // nil: none
+	resp     *respapi.Service // nil: none
 
 	api      *httpapi.Handler
 	decide   *verbs.Service // that of all protocols
@@ -102,6 +105,10 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.decide.SetLimits(limits)
+	if cfg.dashboardServed() {
+		s.activity = activity.New(namesOf(cfg.Limits), &activity.Options{Secret: secret, ClearKeys: cfg.Dashboard.ClearKeys})
+		s.decide.Activity = s.activity
+	}
 	checks, err := cfg.httpChecks()
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -122,6 +129,9 @@ func New(ctx context.Context, cfg *Config, opts *Options) (*Server, error) {
 	s.pages = &pages{api: s.api, at: map[string]http.Handler{access.SessionPath: s.guard.Session()}}
 	if cfg.Metrics.Enabled && cfg.Metrics.Listen == "" {
 		s.pages.at[metricsPath] = s.instruments.page(s.log)
+	}
+	if s.activity != nil {
+		s.guard.Open(s.pages.addDashboard()...)
 	}
 	s.handler = s.guard.Handler(sameOrigin(s.pages))
 	if cfg.GRPC.Listen != "" {
@@ -218,6 +228,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if onLoopback(l) {
 		handler = knownHost(s.cfg.Hosts, handler)
 	}
+	if s.cfg.Dashboard.Serve == dashboardAuto && !local(l) {
+		handler = withoutDashboard(handler)
+	}
 	l = s.overTLS(s.instruments.calls.Listener(bounded(l, maxConns), apicalls.HTTP))
 	hs := &http.Server{
 		Handler:           s.instruments.calls.HTTP(s.logged(handler)),
@@ -227,6 +240,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(&faultLog{log: s.log}, "", 0),
+		BaseContext: func(net.Listener) context.Context {
+			return httpapi.WithStopping(context.WithoutCancel(ctx), ctx.Done()) // calls under way end by themselves
+		},
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- hs.Serve(l) }()

@@ -157,6 +157,15 @@ var mainSettings = []*setting{
 		get: func(c *Config) string { return c.ShutdownTimeout.String() },
 	},
 	{
+		name: "dashboard.serve", value: "auto|on|off", help: "whether there is a dashboard at /, and what it shows is recorded; auto: on loopback",
+		set: func(c *Config, text string) (err error) {
+			c.Dashboard.Serve, err = oneOf(text, dashboardAuto, "on", "off")
+			return err
+		},
+		get: func(c *Config) string { return c.Dashboard.Serve },
+	},
+	boolean("dashboard.clear_keys", "whether it shows keys themselves beside their fingerprints", func(c *Config) *bool { return &c.Dashboard.ClearKeys }),
+	{
 		live: true, name: "log.level", value: "debug|info|warn|error", help: "what to log",
 		set: func(c *Config, text string) (err error) { c.Log.Level, err = parseLevel(text); return err },
 		get: func(c *Config) string { return strings.ToLower(c.Log.Level.String()) },

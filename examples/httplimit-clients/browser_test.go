@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/ration-go/ration"
+	"github.com/ration-go/ration/examples/internal/chromium"
 	"github.com/ration-go/ration/httplimit"
 )
 
@@ -27,7 +28,7 @@ var page []byte
 // passed on; each has a slot for as long.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
-	ctx := chromium(t)
+	ctx := chromium.Start(t)
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
 			s := newPageSite(t, protocol == "HTTP/2.0")

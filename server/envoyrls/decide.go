@@ -25,6 +25,7 @@ func (c *call) decide(ctx context.Context) error {
 
 func (c *call) take(ctx context.Context, one *item) (err error) {
 	one.d, err = c.s.verbs.Limiter.Take(ctx, one.key, one.rule.limit, one.cost)
+	c.s.verbs.Activity.Decided(ctx, one.rule.limit, one.key, one.cost, &one.d, err)
 	one.asked = err == nil
 	return err
 }
@@ -134,6 +135,9 @@ func (c *call) takeAll(ctx context.Context) error {
 	for i := range c.items {
 		if one := &c.items[i]; one.enforced() {
 			one.d, one.asked = o.Each[next], true
+			if o.Allowed || !one.d.Allowed { // the others were neither charged nor refused
+				c.s.verbs.Activity.Decided(ctx, one.rule.limit, one.key, one.cost, &one.d, nil)
+			}
 			next++
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/wire"
 	"github.com/ration-go/ration/server/access"
+	"github.com/ration-go/ration/server/internal/activity"
 	"github.com/ration-go/ration/server/internal/verbs"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -39,6 +40,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Timeout of what is asked of the store itself; default 5 s. The Limiter has its own.
 	Timeout time.Duration
+	// Activity is told of decisions. It is the server's own; default nil: nobody is told.
+	Activity *activity.Recorder
 }
 
 // Headers are the names of headers that Envoy adds to the response, each a number of the tightest limit. "" is the default
@@ -88,6 +91,7 @@ func New(l *ration.Limiter, store driver.Store, cfg *Config, opts *Options) (*Se
 	if s.verbs, err = verbs.New(l, store, nil, s.opts.Timeout); err != nil {
 		return nil, fmt.Errorf("envoyrls: %w", err)
 	}
+	s.verbs.Activity = s.opts.Activity
 	s.failures = verbs.NewFailures(s.opts.Logger)
 	s.state.Store(&state{config: cfg})
 	return s, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/ration-go/ration/httplimit"
 	"github.com/ration-go/ration/internal/wire"
 	"github.com/ration-go/ration/server/access"
+	"github.com/ration-go/ration/server/internal/activity"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
 
@@ -39,6 +40,8 @@ type Check struct {
 // check is a Check that was tested.
 type check struct {
 	Check
+	limit      ration.Limit
+	activity   *activity.Recorder
 	decide     http.Handler
 	decideEach http.Handler // where keys have limits of their own
 	shadow     bool         // it refuses nobody
@@ -90,21 +93,27 @@ func (h *handler) readyChecks(limits *verbs.Limits, list []Check) (map[string]*c
 		if err != nil {
 			return fail(err)
 		}
-		c.decide = guard(http.HandlerFunc(pass))
+		c.limit, c.activity = limit, h.Activity
+		c.decide = guard(http.HandlerFunc(c.pass))
 		guard, err = httplimit.New(h.Limiter, []httplimit.Policy{{
 			For: h.limitFor(c, limit), Key: c.Key, NoKey: c.NoKey, Cost: c.cost,
 		}}, &httplimit.Options{Refuse: c.refuse, Error: h.undecided})
 		if err != nil {
 			return fail(err)
 		}
-		c.decideEach = guard(http.HandlerFunc(pass))
+		c.decideEach = guard(http.HandlerFunc(c.pass))
 		checks[c.Limit] = c
 	}
 	return checks, nil
 }
 
 // pass answers that a request may pass.
-func pass(w http.ResponseWriter, _ *http.Request) {
+func (c *check) pass(w http.ResponseWriter, r *http.Request) {
+	c.decided(r, &ration.Decision{Allowed: true}, nil)
+	pass(w)
+}
+
+func pass(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 }
@@ -162,12 +171,33 @@ func (c *check) cost(r *http.Request) int64 {
 	return int64(n)
 }
 
+// decided tells of a decision by the guard. Of a key that was too long, the guard made a hash; such a one is not told.
+func (c *check) decided(r *http.Request, d *ration.Decision, err error) {
+	if c.activity == nil {
+		return
+	}
+	key := ration.Global
+	switch text := c.Key(r); {
+	case text == "" && c.NoKey == httplimit.SkipNoKey:
+		return
+	case len(text) > maxCheckKey:
+		return
+	case text != "":
+		key = ration.KeyOf(text)
+	}
+	c.activity.Decided(r.Context(), c.limit, key, max(0, c.cost(r)), d, err)
+}
+
+// maxCheckKey is the longest key that the guard takes as it is.
+const maxCheckKey = 1024
+
 // refuse answers a request that may not pass. RateLimit fields and Retry-After are set already.
 func (c *check) refuse(w http.ResponseWriter, r *http.Request, o ration.Outcome) {
+	c.decided(r, &o.Decision, nil)
 	if c.shadow {
 		w.Header().Del("Retry-After")
 		w.Header().Set(shadowHeader, c.Limit)
-		pass(w, r)
+		pass(w)
 		return
 	}
 	p := checkProblem{Type: typeQuota, Violated: []string{c.Limit}}
@@ -187,6 +217,9 @@ func (c *check) refuse(w http.ResponseWriter, r *http.Request, o ration.Outcome)
 
 // undecided answers a request of which nobody could tell. Whatever the store's trouble is, proxies get one status for it.
 func (h *handler) undecided(w http.ResponseWriter, r *http.Request, err error) {
+	if c := (*h.checks.Load())[strings.TrimPrefix(r.URL.Path, ofCheck)]; c != nil {
+		c.decided(r, nil, err)
+	}
 	p := checkProblem{Type: typeReduced, Problem: *problemOf(err)}
 	if p.Status < http.StatusInternalServerError {
 		h.fail(w, r, err)

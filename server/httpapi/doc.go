@@ -30,6 +30,9 @@
 //	GET  /v1/overrides  all of them, by id                           {"overrides": […], "more": false}
 //	GET  /v1/limits/{limit}/candidate  what a limit on trial would have done
 //	POST /v1/admin/reload   read the configuration anew              {"done": true}
+//	GET  /v1/activity   what the server decided lately               see below
+//	GET  /v1/activity/stream  the same each second                   server-sent events
+//	POST /v1/activity/key     one key under all named limits         {"fingerprint": "…", "limits": […]}
 //	GET  /v1/limits     the named limits                             {"limits": [{"name": "chat", "limit": "bucket 10/1m burst 20"}]}
 //	GET  /healthz       whether the store answers                    {"status": "ok", "version": "…"}
 //	GET  /openapi.json  this, for machines
@@ -138,6 +141,13 @@
 // with RateLimit and RateLimit-Policy (draft 11: "chat";r=19;t=6 and "chat";q=20;w=120), and Retry-After if waiting helps.
 // Bodies of other answers than 200 are application/problem+json; those of 429 and 503 have the type of the IANA registry, and
 // violated-policies.
+//
+// # Activity
+//
+// GET /v1/activity is for people who look at a server, if it records what it decides: counts of each limit since the start and
+// by the second, which keys were refused and allowed most, some of the last decisions, and how the store is. It is of this server
+// alone and gone with it. Keys are shown as fingerprints, 16 letters and digits, unless the server was told to show them. POST
+// /v1/activity/key and reset take a "fingerprint" that is shown now in place of a key. A fingerprint is of no use elsewhere.
 //
 // # Status and errors
 //

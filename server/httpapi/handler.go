@@ -68,6 +68,9 @@ func New(l *ration.Limiter, store driver.Store, opts *Options) (*Handler, error)
 		return nil, fmt.Errorf("httpapi: %w", err)
 	}
 	h := &handler{Service: service, version: opts.Version, log: verbs.NewFailures(opts.Logger), reloading: opts.Reload, stored: opts.Stored}
+	if service.Activity != nil {
+		h.watch = newWatch(service)
+	}
 	h.routes = h.table()
 	checks, err := h.readyChecks(service.Limits(), opts.Checks)
 	if err != nil {
@@ -117,6 +120,7 @@ type handler struct {
 	checks    atomic.Pointer[map[string]*check]
 	reloading func(context.Context) error // nil: there is none
 	stored    func(context.Context, ration.StoreCall)
+	watch     *watch // nil: no activity
 }
 
 // route is what a path does.
@@ -177,6 +181,10 @@ func (h *handler) table() map[string]route {
 		"/v1/admin/reload": post(access.Admin, h.reload),
 
 		ofLimit + "{limit}/candidate": getFrom(access.Read, h.trial),
+
+		"/v1/activity":        get(access.Read, h.activity),
+		"/v1/activity/stream": {method: http.MethodGet, may: access.Read, direct: h.stream},
+		"/v1/activity/key":    post(access.Read, h.keyActivity),
 
 		"/v1/limits":    get(access.Read, h.limits),
 		"/healthz":      get(0, h.health),

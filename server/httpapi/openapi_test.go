@@ -22,6 +22,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/internal/wire"
 	"github.com/ration-go/ration/memstore"
+	"github.com/ration-go/ration/server/internal/activity"
 	"github.com/ration-go/ration/server/internal/verbs"
 )
 
@@ -70,8 +71,13 @@ func newTestHandler(t *testing.T) *handler {
 	store := memstore.New(nil)
 	l := ration.New(store, nil)
 	t.Cleanup(func() { l.Close() })
+	decide, err := verbs.New(l, store, []ration.Rule{{Name: "chat", Limit: ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)}}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide.Activity = activity.New([]string{"chat"}, nil)
 	h, err := New(l, store, &Options{
-		Limits: []ration.Rule{{Name: "chat", Limit: ration.TokenBucket{Burst: 20, Refill: ration.PerMinute(10)}}},
+		Decide: decide,
 		Logger: slog.New(slog.DiscardHandler),
 		Reload: func(context.Context) error { return nil },
 	})

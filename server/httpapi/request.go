@@ -56,7 +56,7 @@ type refundRequest struct {
 }
 
 type resetRequest struct {
-	keyFields
+	shownKeyFields
 	limitFields
 }
 

@@ -80,7 +80,14 @@ func (h *handler) refund(ctx context.Context, r *refundRequest) (a refundAnswer,
 }
 
 func (h *handler) reset(ctx context.Context, r *resetRequest) (a doneAnswer, err error) {
-	key, limit, err := h.keyAndLimit(ctx, access.Reset, h.Limits(), &r.keyFields, &r.limitFields)
+	key, err := h.shownKey(&r.shownKeyFields)
+	if err != nil {
+		return a, err
+	}
+	limit, err := h.Limit(h.Limits(), key, r.Limit, r.Name)
+	if err == nil {
+		err = verbs.May(ctx, access.Reset, r.Limit)
+	}
 	if err == nil {
 		err = h.Reset(ctx, key, limit, r.Limit)
 	}

@@ -59,6 +59,9 @@ func (s *Service) Forget(ctx context.Context, key ration.Key) error {
 		return err
 	}
 	err := s.Limiter.Forget(ctx, key)
+	if err == nil {
+		s.Activity.Forget(key)
+	}
 	access.Record(ctx, access.Action{What: "forget", Key: &key, Outcome: access.Outcome(err)})
 	return err
 }

@@ -51,6 +51,7 @@ func (s *Service) Reserve(ctx context.Context, id *string, ttlMS *int64, refundO
 		}
 		return r.Outcome, nil
 	})
+	s.told(ctx, charges, &o, err)
 	if err == nil && Held(r) {
 		access.Reserved(ctx, r.ID())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ration-go/ration"
 	"github.com/ration-go/ration/driver"
 	"github.com/ration-go/ration/internal/wire"
+	"github.com/ration-go/ration/server/internal/activity"
 )
 
 // Service decides for all protocols. It is safe for concurrent use.
@@ -19,6 +20,8 @@ type Service struct {
 	Store   driver.Store // the Limiter's own
 	Info    driver.Info
 	Timeout time.Duration // of what is asked of the Store itself
+	// Activity is told of decisions; nil: nobody is.
+	Activity *activity.Recorder
 
 	limits atomic.Pointer[Limits] // configured, with overrides
 	texts  texts
@@ -86,9 +89,15 @@ func (s *Service) Limit(l *Limits, key ration.Key, text string, name *string) (r
 
 // Health asks the store for a count that nobody makes, and so leaves it as it is.
 func (s *Service) Health(ctx context.Context) error {
+	_, err := s.Probe(ctx)
+	return err
+}
+
+// Probe is Health, and answers when that was by the store's clock; the zero Time if it did not say.
+func (s *Service) Probe(ctx context.Context) (at time.Time, err error) {
 	kind, ok := s.healthKind()
 	if !ok {
-		return nil
+		return at, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -96,14 +105,16 @@ func (s *Service) Health(ctx context.Context) error {
 	t := &driver.Txn{Verb: driver.Peek, Ops: []driver.Op{{
 		Key: driver.Key{Space: "|health||", ID: "health"}, Kind: kind, Size: 1, Rate: 1, Span: second, Cost: 1,
 	}}}
-	err := wire.Check(t, &s.Info)
-	if err == nil {
+	if err = wire.Check(t, &s.Info); err == nil {
 		err = s.Store.Apply(ctx, []*driver.Txn{t})
 	}
 	if err == nil {
 		err = t.Err
 	}
-	return notApplied(err)
+	if err != nil {
+		return at, notApplied(err)
+	}
+	return t.At.Time(), nil
 }
 
 // notApplied is err of what can have changed nothing.

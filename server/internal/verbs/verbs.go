@@ -17,6 +17,7 @@ func (s *Service) Take(ctx context.Context, id *string, key ration.Key, limit ra
 	limit, t := untried(limit)
 	if id == nil && t == nil {
 		d, err := s.Limiter.Take(ctx, key, limit, cost)
+		s.Activity.Decided(ctx, limit, key, cost, &d, err)
 		return Decision{Decision: d}, err
 	}
 	charge := Charge{key, limit, cost}
@@ -33,6 +34,9 @@ func (s *Service) Take(ctx context.Context, id *string, key ration.Key, limit ra
 // takeLeased takes of a limit that mostly needs no store, and neither does its candidate, which is leased alike.
 func (s *Service) takeLeased(ctx context.Context, t *trial, key ration.Key, rule ration.Rule, cost int64) (Decision, error) {
 	live, err := s.Limiter.Take(ctx, key, rule, cost)
+	shown := live
+	shown.Allowed = live.Allowed || t.shadow // as the caller is told
+	s.Activity.Decided(ctx, rule, key, cost, &shown, err)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -50,18 +54,38 @@ func (s *Service) takeLeased(ctx context.Context, t *trial, key ration.Key, rule
 }
 
 // TakeAll charges all or none; with an id, once.
-func (s *Service) TakeAll(ctx context.Context, id *string, charges []Charge) (Outcome, error) {
+func (s *Service) TakeAll(ctx context.Context, id *string, charges []Charge) (o Outcome, err error) {
 	if id != nil {
 		if err := CheckID(*id); err != nil {
 			return Outcome{}, err
 		}
 	}
-	return s.decide(ctx, charges, false, func(ctx context.Context, live []ration.Charge) (ration.Outcome, error) {
+	o, err = s.decide(ctx, charges, false, func(ctx context.Context, live []ration.Charge) (ration.Outcome, error) {
 		if id == nil {
 			return s.Limiter.TakeAll(ctx, live...)
 		}
 		return s.Limiter.TakeOnce(ctx, *id, live...)
 	})
+	s.told(ctx, charges, &o, err)
+	return o, err
+}
+
+// told tells of what was decided about charges. Of those that were refused it tells the ones that stood in the way: the others
+// were neither charged nor refused.
+func (s *Service) told(ctx context.Context, charges []Charge, o *Outcome, err error) {
+	if s.Activity == nil {
+		return
+	}
+	for i := range charges {
+		c := &charges[i]
+		limit, _ := untried(c.Limit)
+		switch {
+		case err != nil:
+			s.Activity.Decided(ctx, limit, c.Key, c.Cost, nil, err)
+		case i < len(o.Each) && (o.Allowed || !o.Each[i].Allowed):
+			s.Activity.Decided(ctx, limit, c.Key, c.Cost, &o.Each[i], nil)
+		}
+	}
 }
 
 // Peek answers as Take would.

@@ -1,6 +1,7 @@
 //go:build linux
 
-package clients
+// Package chromium starts a browser for a test.
+package chromium
 
 import (
 	"bytes"
@@ -20,9 +21,12 @@ import (
 	"github.com/ration-go/ration/internal/engines"
 )
 
-// chromium starts a browser for the time of a test. The context is for chromedp. It speaks to the browser through a pipe, and
+// patience is how long the browser may take for all of a test.
+const patience = 3 * time.Minute
+
+// Start starts a browser for the time of a test. The context is for chromedp. It speaks to the browser through a pipe, and
 // the browser finds nothing but the loopback address.
-func chromium(t *testing.T) context.Context {
+func Start(t *testing.T) context.Context {
 	t.Helper()
 	dir := t.TempDir()
 	log := &output{}
