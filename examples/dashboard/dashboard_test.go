@@ -256,20 +256,20 @@ func TestRefusalThenReset(t *testing.T) {
 	if got := value[string](b, "document.getElementById('link').textContent"); got != "live" {
 		t.Errorf("the page is %q: not by events", got)
 	}
-	take := `{"key": "eve", "limit": "chat"}`
+	take := `{"key": "needle", "limit": "chat"}`
 	if !post(t, url+"/v1/take", take) || !post(t, url+"/v1/take", take) || post(t, url+"/v1/take", take) {
 		t.Fatal("the third take should be the first that is refused")
 	}
-	post(t, url+"/v1/reserve", `{"charges": [{"key": "eve", "limit": "tokens", "cost": 900}], "id": "answer-7"}`)
+	post(t, url+"/v1/reserve", `{"charges": [{"key": "needle", "limit": "tokens", "cost": 900}], "id": "answer-7"}`)
 	b.until(`document.querySelector('#recent .outcome[data-how=refused]')`)
 	b.until(`document.querySelector('#most-refused .who')`)
-	if strings.Contains(value[string](b, "document.body.innerText"), "eve") {
+	if strings.Contains(value[string](b, "document.body.innerText"), "needle") {
 		t.Error("the page shows a key that it was not told to show")
 	}
 
 	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`))
 	b.tabTo("#key")
-	b.press("eve" + kb.Enter)
+	b.press("needle" + kb.Enter)
 	b.until(row + `?.textContent.includes('2 of 2')`)
 	if got := value[string](b, "document.activeElement.id"); got != "key-name" {
 		t.Errorf("the focus is on %q, not on what was opened", got)

@@ -430,6 +430,7 @@ async function showKey(asked, name, focus) {
     if (focus || err instanceof Refused) say($('key-error'), err.message);
     return;
   }
+  if (!shown || shown.asked !== asked) $('key-limits').tBodies[0].replaceChildren(); // another key has other buttons
   shown = { asked, name };
   $('key-state').hidden = false;
   const h = $('key-name');
