@@ -35,6 +35,7 @@ type candidate struct {
 	name string
 	role role
 	goal goal // of ration, against this one
+	bulk bool // its calls are not decisions, so their times say nothing
 	open func() (work func(worker int, i uint64) error, close func(), err error)
 }
 
@@ -152,7 +153,7 @@ func (g group) section(turns [][]measured) section {
 		}
 		if g.timed {
 			row = append(row, fmt.Sprintf("%.1f + %.1f µs", all.own/1e3, all.servers/1e3))
-			if c.role == bound {
+			if c.bulk {
 				row = append(row, "", "")
 			} else {
 				row = append(row, duration(all.p50), duration(all.p99))

@@ -57,7 +57,7 @@ func postgres() []group {
 			}
 			return []candidate{
 				{name: upsert, goal: g, open: db.upsert(keys)},
-				{name: "pgx, upserts of 100 rows by unnest, on 4 connections", role: bound, goal: ceiling, open: db.unnest()},
+				{name: "pgx, upserts of 100 rows by unnest, on 4 connections", role: bound, bulk: true, goal: ceiling, open: db.unnest()},
 				{name: take, role: ours, open: db.takes(keys, joined)},
 			}
 		})

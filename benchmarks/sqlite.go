@@ -37,7 +37,7 @@ func sqlite() []group {
 		for _, callers := range []int{1, 16, 64, 256} {
 			all = append(all, group{name: fmt.Sprintf("sqlite, %s, %s", of.name, callersText(callers)), workers: callers, timed: true, chart: callers == 256, candidates: []candidate{
 				{name: "modernc, a transaction a call", goal: of.goals[callers], open: sqliteUpsert(of.keys, 1)},
-				{name: "modernc, 256 upserts a transaction, by one caller", role: bound, open: sqliteUpsert(of.keys, 256)},
+				{name: "modernc, 256 upserts a transaction, by one caller", role: bound, bulk: true, open: sqliteUpsert(of.keys, 256)},
 				{name: "ration sqlitestore, bucket", role: ours, open: sqliteTakes(of.keys)},
 			}})
 		}
