@@ -62,9 +62,14 @@ func (c *CheckConfig) checked() (httpapi.Check, error) {
 	case len(c.TrustedProxies) > 0 || c.IPHeader != "":
 		return check, errors.New("trusted_proxies and ip_header are for the key ip")
 	case kind == "header" && fieldForm.MatchString(name) && !strings.EqualFold(name, "Host"):
-		check.Key = httplimit.ByHeader(name)
+		check.Key = c.single(func(r *http.Request) []string { return r.Header.Values(name) })
 	case kind == "cookie" && fieldForm.MatchString(name):
-		check.Key = byCookie(name)
+		check.Key = c.single(func(r *http.Request) (values []string) {
+			for _, cookie := range r.CookiesNamed(name) {
+				values = append(values, cookie.Value)
+			}
+			return values
+		})
 	default:
 		return check, fmt.Errorf("the key %q is not ip, nor header or cookie with a name, such as %s", c.Key, defaultCheckKey)
 	}
@@ -230,13 +235,27 @@ func (c *CheckConfig) String() string {
 	return text
 }
 
-// byCookie is the value of a cookie; the first one of its name.
-func byCookie(name string) httplimit.KeyFunc {
+// ambiguous is whose a request is that says so several times, each time in another way.
+const ambiguous = "several identities"
+
+// single is the identity that a request has by values. If they differ, the application may take another one than is counted
+// here, and who puts a new one in front of its own each time would be somebody else each time. Such requests have no identity; where
+// requests without one pass, they are counted together.
+func (c *CheckConfig) single(values func(*http.Request) []string) httplimit.KeyFunc {
 	return func(r *http.Request) string {
-		cookie, err := r.Cookie(name)
-		if err != nil {
+		all := values(r)
+		for _, other := range all[min(1, len(all)):] {
+			switch {
+			case other == all[0]:
+			case c.NoKey == httplimit.RefuseNoKey:
+				return ""
+			default:
+				return ambiguous
+			}
+		}
+		if len(all) == 0 {
 			return ""
 		}
-		return cookie.Value
+		return all[0]
 	}
 }

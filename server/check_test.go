@@ -100,10 +100,12 @@ func TestServeChecks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "ration.yaml"), `
-limits: {edge: fixed 2/1h, session: fixed 1/1h}
+limits: {edge: fixed 2/1h, session: fixed 1/1h, by-key: fixed 1/1h, open: fixed 2/1h}
 check:
   edge: {key: ip, trusted_proxies: "127.0.0.1, 10.0.0.0/8"}
   session: cookie sid
+  by-key: header X-Api-Key
+  open: {key: header X-Api-Key, no_key: skip}
 `)
 	p := serve(t, dir, "--store", "memory:", "--config", "ration.yaml")
 	for i, one := range []struct {
@@ -120,10 +122,20 @@ check:
 		{"session", "Cookie", "sid=2", 200},
 		{"session", "Cookie", "sid=", 403},
 		{"session", "X-Ration-Key", "x", 403},
+		{"session", "Cookie", "sid=3; sid=1", 403}, // who may take which?
+		{"session", "Cookie", "sid=4; sid=4", 200},
+		{"by-key", "X-Api-Key", "a|a", 200},
+		{"by-key", "X-Api-Key", "a", 429},
+		{"by-key", "X-Api-Key", "b|a", 403},
+		{"by-key", "X-Api-Key", "|a", 403},
+		{"open", "X-Api-Key", "1|a", 200},
+		{"open", "X-Api-Key", "2|a", 200},
+		{"open", "X-Api-Key", "3|a", 429},
+		{"open", "X-Other", "", 200},
 		{"chat", "X-Ration-Key", "x", 404},
 	} {
 		r := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/v1/check/"+one.limit, nil))
-		r.Header.Set(one.name, one.value)
+		r.Header[http.CanonicalHeaderKey(one.name)] = strings.Split(one.value, "|")
 		a := must[*http.Response](t)(http.DefaultClient.Do(r))
 		a.Body.Close()
 		if a.StatusCode != one.status {
