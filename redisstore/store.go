@@ -85,7 +85,7 @@ func (s *Store) checkDurable(replicas int) error {
 
 // Info is of driver.Store.
 func (s *Store) Info() driver.Info {
-	inFlight := 2 // a server decides one batch while the next is on its way; more are only smaller
+	inFlight := 3 // one is on its way to the server, which decides another, and one is on its way back; more are only smaller
 	if s.cluster {
 		inFlight = 4
 	}
