@@ -25,6 +25,9 @@ var program string
 // rewrite has the answers in testdata and docs written anew.
 var rewrite bool
 
+// long has what takes minutes tested too.
+var long bool
+
 func TestMain(m *testing.M) {
 	if crowd.IsMember() {
 		os.Exit(crowd.Member(openClient))
@@ -41,6 +44,7 @@ func environ() []string {
 }
 
 func testMain(m *testing.M) int {
+	long = os.Getenv("RATION_LONG") != ""
 	// What a developer has set is not to change what is tested here.
 	for _, pair := range os.Environ() {
 		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "RATION_") && name != "RATION_REWRITE" && !slices.Contains(forEngines, name) {

@@ -21,7 +21,7 @@ func TestRelease(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the release is made on Linux") // CI is Linux
 	}
-	if os.Getenv("RATION_LONG") == "" {
+	if !long {
 		t.Skip("it compiles everything anew, for minutes: ./test --long")
 	}
 	const version = "v9.8.7-rc.1"
