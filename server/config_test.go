@@ -200,7 +200,7 @@ func TestEnvironment(t *testing.T) {
 		"RATION_LISEN=x":        "RATION_LISEN: unknown variable; did you mean RATION_LISTEN?",
 		"RATION_LIMITS=x":       "RATION_LIMITS: unknown variable; known are",
 		"RATION_LOG_FORMAT=xml": `RATION_LOG_FORMAT: "xml" is not text or json`,
-		"RATION_=":              "RATION_: unknown variable; known are RATION_CONFIG, RATION_SERVER, RATION_ENV, RATION_LISTEN",
+		"RATION_=":              "RATION_: unknown variable; known are RATION_CONFIG, RATION_SERVER, RATION_TOKEN, RATION_ENV, RATION_LISTEN",
 	} {
 		if _, err := server.Load("", []string{name}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s says %v", name, err)

@@ -75,7 +75,8 @@ func TestScanners(t *testing.T) {
 		"header with a space": {"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nX A: " + key + "\r\n\r\n", "400"},
 		"folded header":       {"GET /v1/limits HTTP/1.1\r\nHost: localhost\r\n X: " + key + "\r\n\r\n", "400"},
 		"TRACE":               {"TRACE /v1/take HTTP/1.1\r\n" + head + "\r\n", "405"},
-		"TRACE, no token":     {"TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n", "401"},
+		"TRACE, no token":     {"TRACE /v1/limits HTTP/1.1\r\nHost: localhost\r\n\r\n", "401"},
+		"TRACE of the page":   {"TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n", "405"}, // it is for everybody
 		"CONNECT":             {"CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "403"},
 		"a proxy's request":   {"GET http://localhost/v1/limits HTTP/1.1\r\nHost: localhost\r\n\r\n", "401"},
 		"PUT":                 {take("PUT /v1/take HTTP/1.1", ""), "405"},
